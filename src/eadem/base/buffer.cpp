@@ -1,0 +1,150 @@
+#include "eadem/base/buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace eadem {
+
+struct Buffer::Prepared {
+  struct Form {
+    const void* tag;
+    std::ptrdiff_t offset;
+    DType dtype;
+    Shape shape, strides;
+    std::shared_ptr<const void> value;
+  };
+  std::mutex mutex;
+  std::vector<Form> forms;
+};
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+bool poison_requested() {
+  static const bool requested = [] {
+    const char* value = std::getenv("EADEM_POISON");
+    return value && *value && *value != '0';
+  }();
+  return requested;
+}
+
+// Freed blocks of equal capacity, kept by thread: a tiny operation's result costs no trip to the allocator, and a
+// large one's no page faults. Capacities are powers of two or, above 1 MiB, multiples of an eighth of one.
+class BlockCache {
+ public:
+  ~BlockCache() {
+    for (const Block& block : blocks_) std::free(block.data);
+    closed_ = true;
+  }
+  std::byte* take(std::size_t capacity) {
+    for (std::size_t i = blocks_.size(); i-- > 0;)
+      if (blocks_[i].capacity == capacity) {
+        std::byte* data = blocks_[i].data;
+        kept_ -= capacity;
+        blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
+        return data;
+      }
+    return nullptr;
+  }
+  bool keep(std::byte* data, std::size_t capacity) {
+    if (closed_ || capacity > kMostBytes) return false;
+    while (!blocks_.empty() && (kept_ + capacity > kMostBytes || blocks_.size() >= kMostBlocks)) {
+      std::free(blocks_.front().data);
+      kept_ -= blocks_.front().capacity;
+      blocks_.erase(blocks_.begin());
+    }
+    blocks_.push_back({data, capacity});
+    kept_ += capacity;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{64} << 20, kMostBlocks = 32;
+  struct Block {
+    std::byte* data;
+    std::size_t capacity;
+  };
+  std::vector<Block> blocks_;
+  std::size_t kept_ = 0;
+  bool closed_ = false;
+};
+thread_local BlockCache cache;
+
+std::size_t capacity_for(std::size_t bytes) {
+  std::size_t power = kAlignment;
+  while (power < bytes) power <<= 1;
+  if (power <= (std::size_t{1} << 20)) return power;
+  const std::size_t step = power / 16;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+BufferRef Buffer::allocate(std::size_t bytes) {
+  if (bytes > (std::size_t{1} << 62)) throw std::bad_alloc();
+  auto* buffer = new Buffer;
+  BufferRef reference(buffer);
+  const std::size_t capacity = capacity_for(bytes);
+  std::byte* data = cache.take(capacity);
+  if (!data) {
+    const std::size_t alignment = capacity >= 2 * kHugePage ? kHugePage : kAlignment;
+    data = static_cast<std::byte*>(std::aligned_alloc(alignment, (capacity + alignment - 1) / alignment * alignment));
+    if (!data) throw std::bad_alloc();
+    if (alignment == kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
+  }
+  buffer->data_ = data;
+  buffer->size_ = bytes;
+  buffer->capacity_ = capacity;
+  if (poison_requested()) std::memset(data, 0xfb, capacity);
+  return reference;
+}
+
+BufferRef Buffer::borrow(void* data, std::size_t bytes, std::shared_ptr<const void> keep) {
+  auto* buffer = new Buffer;
+  buffer->data_ = static_cast<std::byte*>(data);
+  buffer->size_ = bytes;
+  buffer->keep_ = std::move(keep);
+  return BufferRef(buffer);
+}
+
+Buffer::~Buffer() { delete prepared_.load(); }
+
+void Buffer::release(Buffer* buffer) {
+  if (buffer->capacity_ != 0 && !cache.keep(buffer->data_, buffer->capacity_)) std::free(buffer->data_);
+  delete buffer;
+}
+
+std::shared_ptr<const void> Buffer::prepared(const TensorView& view, const void* form,
+                                             const std::function<std::shared_ptr<const void>()>& make) const {
+  Prepared* all = prepared_.load(std::memory_order_acquire);
+  if (!all) {
+    auto fresh = std::make_unique<Prepared>();
+    if (prepared_.compare_exchange_strong(all, fresh.get(), std::memory_order_acq_rel)) all = fresh.release();
+  }
+  const std::lock_guard lock(all->mutex);
+  const std::ptrdiff_t offset = view.data - data_;
+  for (const Prepared::Form& known : all->forms)
+    if (known.tag == form && known.offset == offset && known.dtype == view.dtype && known.shape == view.shape &&
+        known.strides == view.strides)
+      return known.value;
+  all->forms.push_back({form, offset, view.dtype, view.shape, view.strides, make()});
+  return all->forms.back().value;
+}
+
+void Buffer::drop_prepared() const {
+  if (Prepared* all = prepared_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(all->mutex);
+    all->forms.clear();
+  }
+}
+
+}  // namespace eadem

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "eadem/base/tensor_view.h"
+
+// The fast twin of numerics/contraction.h: C = A B in the one order of numerics.md section 4, whatever the target, the
+// blocking, the number of threads or the layout.
+
+namespace eadem::kernels {
+
+/// c[.., m, n] = sum over k of a[.., m, k] b[.., k, n] (+ bias[n]), bit-equal to numerics::matmul.
+///
+/// a, b: [B.., M, K] and [B.., K, N] of one dtype, any strides, batch axes of stride zero too; c: [B.., M, N]
+/// contiguous, of the operands' dtype or f32 (any floating dtype is taken, those two are fast); bias: [N] or null, of
+/// any floating dtype. `keep_packed` keeps the packed form of b on its Buffer (Buffer::prepared), for weights.
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias,
+            bool keep_packed) noexcept;
+
+}  // namespace eadem::kernels

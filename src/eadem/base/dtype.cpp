@@ -10,14 +10,28 @@ struct Row {
   std::string_view name;
   std::size_t size;
 };
-constexpr std::array<Row, kDTypeCount> kTable{{{"f64", 8}, {"f32", 4}, {"bf16", 2}, {"f16", 2}, {"i8", 1},
-                                               {"i16", 2}, {"i32", 4}, {"i64", 8}, {"u8", 1},   {"u16", 2},
-                                               {"u32", 4}, {"u64", 8}, {"bool", 1}}};
+constexpr std::array<Row, kDTypeCount> kTable{{{"f64", 8},
+                                               {"f32", 4},
+                                               {"bf16", 2},
+                                               {"f16", 2},
+                                               {"i8", 1},
+                                               {"i16", 2},
+                                               {"i32", 4},
+                                               {"i64", 8},
+                                               {"u8", 1},
+                                               {"u16", 2},
+                                               {"u32", 4},
+                                               {"u64", 8},
+                                               {"bool", 1}}};
 
 }  // namespace
 
-std::size_t size_of(DType t) { return kTable[static_cast<std::size_t>(t)].size; }
-std::string_view name_of(DType t) { return kTable[static_cast<std::size_t>(t)].name; }
+std::size_t size_of(DType t) {
+  return kTable[static_cast<std::size_t>(t)].size;
+}
+std::string_view name_of(DType t) {
+  return kTable[static_cast<std::size_t>(t)].name;
+}
 
 std::optional<DType> dtype_named(std::string_view name) {
   for (std::size_t i = 0; i < kTable.size(); ++i)
@@ -49,3 +63,7 @@ DType promote(DType a, DType b) {
 }
 
 }  // namespace eadem
+
+fmt::appender fmt::formatter<eadem::DType>::format(eadem::DType t, fmt::format_context& context) const {
+  return fmt::format_to(context.out(), "{}", eadem::name_of(t));
+}

@@ -24,11 +24,21 @@ std::string_view name_of(DType);
 /// The dtype of that name, or nothing.
 std::optional<DType> dtype_named(std::string_view);
 
-constexpr bool is_floating(DType t) { return t <= DType::f16; }
-constexpr bool is_16_bit_float(DType t) { return t == DType::bf16 || t == DType::f16; }
-constexpr bool is_signed_integer(DType t) { return t >= DType::i8 && t <= DType::i64; }
-constexpr bool is_unsigned_integer(DType t) { return t >= DType::u8 && t <= DType::u64; }
-constexpr bool is_integer(DType t) { return t >= DType::i8 && t <= DType::u64; }
+constexpr bool is_floating(DType t) {
+  return t <= DType::f16;
+}
+constexpr bool is_16_bit_float(DType t) {
+  return t == DType::bf16 || t == DType::f16;
+}
+constexpr bool is_signed_integer(DType t) {
+  return t >= DType::i8 && t <= DType::i64;
+}
+constexpr bool is_unsigned_integer(DType t) {
+  return t >= DType::u8 && t <= DType::u64;
+}
+constexpr bool is_integer(DType t) {
+  return t >= DType::i8 && t <= DType::u64;
+}
 
 /// The least upper bound of two dtypes in JAX's promotion lattice (without weak types).
 DType promote(DType, DType);
@@ -43,18 +53,30 @@ concept IntegerElement = std::integral<T> && !std::same_as<T, bool>;
 namespace detail {
 template <class T>
 consteval DType dtype_of() {
-  if constexpr (std::same_as<T, double>) return DType::f64;
-  else if constexpr (std::same_as<T, float>) return DType::f32;
-  else if constexpr (std::same_as<T, bfloat16>) return DType::bf16;
-  else if constexpr (std::same_as<T, float16>) return DType::f16;
-  else if constexpr (std::same_as<T, std::int8_t>) return DType::i8;
-  else if constexpr (std::same_as<T, std::int16_t>) return DType::i16;
-  else if constexpr (std::same_as<T, std::int32_t>) return DType::i32;
-  else if constexpr (std::same_as<T, std::int64_t>) return DType::i64;
-  else if constexpr (std::same_as<T, std::uint8_t>) return DType::u8;
-  else if constexpr (std::same_as<T, std::uint16_t>) return DType::u16;
-  else if constexpr (std::same_as<T, std::uint32_t>) return DType::u32;
-  else if constexpr (std::same_as<T, std::uint64_t>) return DType::u64;
+  if constexpr (std::same_as<T, double>)
+    return DType::f64;
+  else if constexpr (std::same_as<T, float>)
+    return DType::f32;
+  else if constexpr (std::same_as<T, bfloat16>)
+    return DType::bf16;
+  else if constexpr (std::same_as<T, float16>)
+    return DType::f16;
+  else if constexpr (std::same_as<T, std::int8_t>)
+    return DType::i8;
+  else if constexpr (std::same_as<T, std::int16_t>)
+    return DType::i16;
+  else if constexpr (std::same_as<T, std::int32_t>)
+    return DType::i32;
+  else if constexpr (std::same_as<T, std::int64_t>)
+    return DType::i64;
+  else if constexpr (std::same_as<T, std::uint8_t>)
+    return DType::u8;
+  else if constexpr (std::same_as<T, std::uint16_t>)
+    return DType::u16;
+  else if constexpr (std::same_as<T, std::uint32_t>)
+    return DType::u32;
+  else if constexpr (std::same_as<T, std::uint64_t>)
+    return DType::u64;
   else {
     static_assert(std::same_as<T, bool>, "not an element type");
     return DType::boolean;
@@ -100,8 +122,7 @@ decltype(auto) visit_floating(DType t, F&& f) {
 }  // namespace eadem
 
 template <>
-struct fmt::formatter<eadem::DType> : fmt::formatter<std::string_view> {
-  auto format(eadem::DType t, fmt::format_context& context) const {
-    return fmt::formatter<std::string_view>::format(eadem::name_of(t), context);
-  }
+struct fmt::formatter<eadem::DType> {
+  constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+  fmt::appender format(eadem::DType t, fmt::format_context& context) const;
 };

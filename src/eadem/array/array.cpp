@@ -1,0 +1,37 @@
+#include "eadem/array/array.h"
+
+#include "eadem/numerics/rounding.h"
+
+namespace eadem {
+
+Array::Array() : Array(allocate({DType::f32, {0}})) {}
+
+Array::Array(BufferRef buffer, const TensorView& view) : buffer_(std::move(buffer)), view_(view) {
+  view_.buffer = buffer_.get();
+}
+
+Array Array::allocate(const TensorType& type) {
+  const std::int64_t elements = checked_elements("array", type.shape);
+  BufferRef buffer = Buffer::allocate(static_cast<std::size_t>(elements) * size_of(type.dtype));
+  const TensorView view = contiguous_view(buffer->data(), type.dtype, type.shape);
+  return Array(std::move(buffer), view);
+}
+
+Array Array::scalar(double value, DType dtype) {
+  Array result = allocate({dtype, {}});
+  visit(dtype, [&]<class T>(std::type_identity<T>) {
+    if constexpr (FloatingElement<T>)
+      *result.view_.as<T>() = numerics::round_to<T>(value);
+    else if constexpr (std::same_as<T, bool>)
+      *result.view_.as<T>() = value != 0;
+    else {
+      const auto integer = static_cast<T>(value);
+      if (!(value >= -0x1p63 && value < 0x1p64) || static_cast<double>(integer) != value)
+        fail<ValueError>("[scalar] {} is not a value of {}", value, dtype);
+      *result.view_.as<T>() = integer;
+    }
+  });
+  return result;
+}
+
+}  // namespace eadem

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "eadem/base/buffer.h"
+#include "eadem/ir/primitive.h"
+
+namespace eadem {
+
+/// An immutable array: a dtype, a shape and a strided window on counted memory. Copies share the memory.
+class Array {
+ public:
+  /// An empty f32 array of shape [0].
+  Array();
+  /// A window on `buffer`; `view.data` must lie in it.
+  Array(BufferRef buffer, const TensorView& view);
+
+  /// Uninitialised memory of this type, for kernels to write.
+  static Array allocate(const TensorType& type);
+  /// A copy of `values`, row-major; throws ShapeError unless there are as many as the shape holds.
+  template <class T>
+  static Array from(std::span<const T> values, const Shape& shape);
+  template <class T>
+  static Array from(const std::vector<T>& values, const Shape& shape) {
+    return from(std::span<const T>(values), shape);
+  }
+  template <class T>
+  static Array from(std::initializer_list<T> values) {
+    return from(std::span<const T>(values.begin(), values.size()), {static_cast<std::int64_t>(values.size())});
+  }
+  /// A scalar (shape []) of the given dtype, rounded once from the double.
+  static Array scalar(double value, DType dtype);
+
+  DType dtype() const { return view_.dtype; }
+  const Shape& shape() const { return view_.shape; }
+  int rank() const { return view_.shape.rank(); }
+  std::int64_t elements() const { return view_.elements(); }
+  TensorType type() const { return view_.type(); }
+  const TensorView& view() const { return view_; }
+  const BufferRef& buffer() const { return buffer_; }
+  bool contiguous() const { return is_contiguous(view_); }
+  /// Extent of an axis, counted from the end when negative.
+  std::int64_t extent(std::int64_t axis) const { return shape()[normalize_axis("extent", axis, rank())]; }
+
+  /// Row-major elements; throws TypeError unless T is the dtype, ValueError unless contiguous (see eadem::contiguous).
+  template <class T>
+  std::span<const T> data() const;
+  /// The one element of an array that has one, as T; throws ShapeError or TypeError otherwise.
+  template <class T>
+  T item() const;
+
+ private:
+  BufferRef buffer_;
+  TensorView view_;
+};
+
+/// How `apply` runs floating-point primitives on this thread: as declared; all in f64 (the FP64 referee); or `ideal`:
+/// in f64 inside, each result rounded once to its declared dtype (the referee for the ratio R of docs/accuracy.md).
+enum class Mode : std::uint8_t { declared, f64, ideal };
+Mode mode();
+class ModeScope {
+ public:
+  explicit ModeScope(Mode);
+  ~ModeScope();
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  Mode saved_;
+};
+
+/// Makes every `apply` on this thread run the scalar definitions of numerics/ while it lives.
+class ReferenceScope {
+ public:
+  ReferenceScope();
+  ~ReferenceScope();
+  ReferenceScope(const ReferenceScope&) = delete;
+  ReferenceScope& operator=(const ReferenceScope&) = delete;
+
+ private:
+  bool saved_;
+};
+
+/// Sees the results of every primitive that `apply` runs on this thread while installed: the auditor's bisection.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void observe(const Primitive&, std::span<const Array> results) = 0;
+};
+class ObserverScope {
+ public:
+  explicit ObserverScope(Observer*);
+  ~ObserverScope();
+  ObserverScope(const ObserverScope&) = delete;
+  ObserverScope& operator=(const ObserverScope&) = delete;
+
+ private:
+  Observer* saved_;
+};
+
+/// Runs a primitive on concrete operands; throws what its `infer` throws.
+Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes);
+Array apply(const Primitive&, std::span<const Array> operands, const void* attributes);
+inline Array apply(const Primitive& primitive, std::initializer_list<Array> operands) {
+  return apply(primitive, std::span<const Array>(operands.begin(), operands.size()), nullptr);
+}
+template <class A>
+Array apply(const Primitive& primitive, std::initializer_list<Array> operands, const A& attributes) {
+  return apply(primitive, std::span<const Array>(operands.begin(), operands.size()),
+               static_cast<const void*>(&attributes));
+}
+template <class A>
+Arrays apply_all(const Primitive& primitive, std::initializer_list<Array> operands, const A& attributes) {
+  return apply_all(primitive, std::span<const Array>(operands.begin(), operands.size()),
+                   static_cast<const void*>(&attributes));
+}
+
+// ---
+
+template <class T>
+Array Array::from(std::span<const T> values, const Shape& shape) {
+  if (static_cast<std::int64_t>(values.size()) != checked_elements("array", shape))
+    fail<ShapeError>("[array] shape {} holds {} elements, got {}", shape, shape.elements(), values.size());
+  Array result = allocate({kDTypeOf<T>, shape});
+  std::copy(values.begin(), values.end(), result.view_.as<T>());
+  return result;
+}
+
+template <class T>
+std::span<const T> Array::data() const {
+  if (dtype() != kDTypeOf<T>) fail<TypeError>("[data] the array is {}, not {}", type(), kDTypeOf<T>);
+  if (!contiguous()) fail<ValueError>("[data] the array {} is strided; take contiguous(x) first", type());
+  return {view_.as<const T>(), static_cast<std::size_t>(elements())};
+}
+
+template <class T>
+T Array::item() const {
+  if (elements() != 1) fail<ShapeError>("[item] needs an array of one element, got {}", type());
+  if (dtype() != kDTypeOf<T>) fail<TypeError>("[item] the array is {}, not {}", type(), kDTypeOf<T>);
+  return *view_.as<const T>();
+}
+
+}  // namespace eadem

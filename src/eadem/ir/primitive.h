@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "eadem/base/launch.h"
+#include "eadem/ir/attributes.h"
+#include "eadem/ir/samples.h"
+#include "eadem/kernels/tile.h"
+
+namespace eadem {
+
+class Array;
+class Vjp;
+class Jvp;
+class Batch;
+using Arrays = std::vector<Array>;
+using Types = std::vector<TensorType>;
+
+/// Scratch memory for a kernel, freed when it returns.
+class Context;
+
+/// Moves no bytes: the result is a window on operand 0's memory.
+struct View {
+  TensorView (*view)(const Launch&);
+};
+/// Elementwise: 512 contiguous elements in L1 at a time. Operands have the result's shape (broadcast by stride 0).
+struct Tile {
+  kernels::TilePick pick;
+};
+/// Whole last axes at a time: operand 0 is [..., length], the results too; other operands are [length].
+struct Row {
+  kernels::RowPick pick;
+};
+/// Everything else; results are contiguous and operands strided.
+struct Kernel {
+  void (*run)(const Launch&, Context&) noexcept;
+};
+
+/// How a primitive fares when a program is promoted to f64: retype floats, or keep (random bits, bitcasts).
+enum class Promote : std::uint8_t { retype, keep };
+
+/// What one run moves and computes.
+struct Cost {
+  double bytes = 0, flops = 0;
+};
+
+/// A primitive is one record: its types, its meaning, its fast form, its rules and its samples, in one file of ops/.
+struct Primitive {
+  std::string_view name, summary;
+  const AttributeKind* attributes = &kAttributesOf<NoAttributes>;
+  Types (*infer)(const Signature&);  ///< result types; the only check of operands and attributes; throws
+  void (*reference)(const Launch&);  ///< the meaning, by numerics/; operands of any strides
+  std::variant<View, Tile, Row, Kernel> run;
+  void (*vjp)(Vjp&) = nullptr;
+  void (*jvp)(Jvp&) = nullptr;
+  void (*batch)(Batch&) = nullptr;
+  Arrays (*decompose)(const Arrays& operands, const void* attributes) = nullptr;
+  void (*samples)(SampleSink&);                                    ///< domain and edge cases; every suite runs them
+  Cost (*cost)(const Signature&, const Types& results) = nullptr;  ///< null: the bytes of operands and results
+  Promote promote = Promote::retype;
+  bool effect = false;
+};
+
+}  // namespace eadem

@@ -1,0 +1,44 @@
+#include "eadem/runtime/execute.h"
+
+#include <array>
+
+#include "eadem/kernels/move/copy.h"
+#include "eadem/runtime/context.h"
+#include "eadem/runtime/rows.h"
+#include "eadem/runtime/tiles.h"
+
+namespace eadem {
+namespace {
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+// Tiles and rows have few operands: no allocation on the way to a kernel.
+constexpr std::size_t kMaxTileOperands = 4;
+
+Signature signature_of(const Launch& launch, std::array<TensorType, kMaxTileOperands>& types) {
+  for (std::size_t i = 0; i < launch.operands.size(); ++i) types[i] = launch.operands[i].type();
+  return {{types.data(), launch.operands.size()}, launch.attributes};
+}
+
+}  // namespace
+
+void execute(const Primitive& primitive, const Launch& launch) {
+  std::array<TensorType, kMaxTileOperands> types;
+  std::visit(Overloaded{[&](const View& form) { kernels::copy(form.view(launch), launch.results[0]); },
+                        [&](const Tile& form) { run_tile(form.pick(signature_of(launch, types)), launch); },
+                        [&](const Row& form) { run_rows(form.pick(signature_of(launch, types)), launch); },
+                        [&](const Kernel& form) {
+                          Context context;
+                          form.run(launch, context);
+                        }},
+             primitive.run);
+}
+
+void execute_reference(const Primitive& primitive, const Launch& launch) {
+  primitive.reference(launch);
+}
+
+}  // namespace eadem

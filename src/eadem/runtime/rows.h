@@ -1,0 +1,12 @@
+#pragma once
+
+#include "eadem/base/launch.h"
+#include "eadem/kernels/tile.h"
+
+namespace eadem {
+
+/// Runs one row function over the last axis of operand 0; the results have its leading shape, other operands are
+/// vectors.
+void run_rows(kernels::RowFn fn, const Launch& launch) noexcept;
+
+}  // namespace eadem

@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+
+#include "eadem/base/parallel.h"
+#include "eadem/kernels/target.h"
+#include "eadem/ops/catalog.h"
+#include "eadem/runtime/execute.h"
+#include "tests/support/sample_data.h"
+
+// The conformance matrix: every sample of every primitive, under every target of this CPU, threads and layouts, has the
+// bits of the definition; and these have the golden digests, recorded once for all machines.
+
+namespace eadem {
+namespace {
+
+using namespace eadem::testing;
+
+struct Prepared {
+  std::vector<Tensor> operands, results;
+  std::vector<TensorView> operand_views, result_views;
+  Launch launch;
+};
+
+Prepared prepare(const Primitive& primitive, const Sample& sample, Layout layout) {
+  Prepared p;
+  std::vector<TensorType> types;
+  for (std::size_t i = 0; i < sample.operands.size(); ++i) {
+    p.operands.push_back(materialize(sample.operands[i], 1000 + i, layout));
+    p.operand_views.push_back(p.operands.back().view);
+    types.push_back(p.operand_views.back().type());
+  }
+  for (const TensorType& type : primitive.infer({types, sample.attributes.get()})) {
+    p.results.push_back(allocate(type));
+    p.result_views.push_back(p.results.back().view);
+  }
+  p.launch = {p.operand_views, p.result_views, sample.attributes.get()};
+  return p;
+}
+
+class Conformance : public ::testing::TestWithParam<const Primitive*> {
+ protected:
+  void TearDown() override {
+    kernels::set_target(kernels::available_targets().back());
+    set_threads(1);
+  }
+};
+
+TEST_P(Conformance, EveryFormHasTheBitsOfTheDefinition) {
+  const Primitive& primitive = *GetParam();
+  const std::vector<Sample> samples = samples_of(primitive);
+  ASSERT_FALSE(samples.empty());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    Prepared expected = prepare(primitive, samples[i], Layout::contiguous);
+    execute_reference(primitive, expected.launch);
+    const auto check = [&](Prepared& got, std::string_view what) {
+      for (std::size_t r = 0; r < got.result_views.size(); ++r)
+        EXPECT_EQ(first_difference(got.result_views[r], expected.result_views[r]), "")
+            << primitive.name << " sample " << i << " result " << r << ": " << what << "; attributes "
+            << primitive.attributes->print(samples[i].attributes.get());
+    };
+    for (const Layout layout : kLayouts) {
+      // A reshape is a view only of what strides can express; its public function copies first, so does this.
+      if (primitive.name == "reshape" && layout != Layout::contiguous) continue;
+      Prepared reference = prepare(primitive, samples[i], layout);
+      execute_reference(primitive, reference.launch);
+      check(reference, fmt::format("reference, layout {}", static_cast<int>(layout)));
+      for (const kernels::Target target : kernels::available_targets())
+        for (const int count : {1, 2, 3, 7}) {
+          // All threads on the best target, one and three on the others.
+          if (target != kernels::available_targets().back() && count != 1 && count != 3) continue;
+          kernels::set_target(target);
+          set_threads(count);
+          Prepared got = prepare(primitive, samples[i], layout);
+          execute(primitive, got.launch);
+          check(got, fmt::format("target {}, {} threads, layout {}", kernels::name_of(target), count,
+                                 static_cast<int>(layout)));
+        }
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Conformance, AttributesPrintAndParse) {
+  const Primitive& primitive = *GetParam();
+  for (const Sample& sample : samples_of(primitive)) {
+    const AttributeKind& kind = *primitive.attributes;
+    const std::string text = kind.print(sample.attributes.get());
+    const auto parsed = kind.parse(text);
+    EXPECT_TRUE(kind.equal(parsed.get(), sample.attributes.get())) << text;
+    EXPECT_EQ(kind.hash(parsed.get()), kind.hash(sample.attributes.get()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, Conformance, ::testing::ValuesIn(catalog().begin(), catalog().end()),
+                         [](const auto& each) { return std::string(each.param->name); });
+
+TEST(Catalog, IsSortedAndDescribed) {
+  std::string_view last;
+  for (const Primitive* primitive : catalog()) {
+    EXPECT_LT(last, primitive->name);
+    EXPECT_FALSE(primitive->summary.empty()) << primitive->name;
+    EXPECT_EQ(find_primitive(primitive->name), primitive);
+    last = primitive->name;
+  }
+}
+
+// tests/golden/primitives.txt: a line for each sample, "primitive#index digest". Regenerate with EADEM_UPDATE_GOLDEN=1.
+TEST(Golden, PrimitivesHaveTheRecordedBits) {
+  const std::string path = std::string(EADEM_SOURCE_DIR) + "/tests/golden/primitives.txt";
+  std::map<std::string, std::string> actual, recorded;
+  for (const Primitive* primitive : catalog()) {
+    const std::vector<Sample> samples = samples_of(*primitive);
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      Prepared p = prepare(*primitive, samples[i], Layout::contiguous);
+      execute(*primitive, p.launch);
+      std::vector<std::byte> bytes;
+      for (const TensorView& view : p.result_views) {
+        const std::vector<std::byte> part = elements_of(view);
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+      actual[fmt::format("{}#{}", primitive->name, i)] = sha256_of(bytes);
+    }
+  }
+  if (const char* update = std::getenv("EADEM_UPDATE_GOLDEN"); update && *update == '1') {
+    std::ofstream file(path);
+    for (const auto& [name, digest] : actual) file << name << ' ' << digest << '\n';
+  }
+  std::ifstream file(path);
+  for (std::string name, digest; file >> name >> digest;) recorded[name] = digest;
+  EXPECT_EQ(recorded.size(), actual.size()) << "run with EADEM_UPDATE_GOLDEN=1 after adding samples";
+  for (const auto& [name, digest] : recorded) EXPECT_EQ(actual[name], digest) << name;
+}
+
+}  // namespace
+}  // namespace eadem

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "eadem/base/error.h"
+#include "eadem/io/json.h"
 #include "eadem/text/tokenizer.h"
 
 namespace eadem::text {
@@ -22,7 +23,7 @@ class Reader {
   explicit Reader(std::string source) : source_(std::move(source)) {}
 
   TokenizerData read(std::string_view tokenizer, std::string_view config) {
-    const json root = parse(tokenizer, "");
+    const json root = io::parse_json(tokenizer, source_);
     data_.source = source_;
     expect(root.is_object(), "the file is not an object");
     read_model(root);
@@ -31,7 +32,7 @@ class Reader {
     data_.pretokenizer = pretokenizer_of(get(root, "pre_tokenizer"));
     read_post_processor(get(root, "post_processor"));
     read_decoder(get(root, "decoder"));
-    if (!config.empty()) read_config(parse(config, " (tokenizer_config.json)"));
+    if (!config.empty()) read_config(io::parse_json(config, source_ + " (tokenizer_config.json)"));
     return std::move(data_);
   }
 
@@ -46,22 +47,6 @@ class Reader {
   }
   void expect(bool holds, std::string_view otherwise) const {
     if (!holds) malformed("{}", otherwise);
-  }
-
-  json parse(std::string_view text, std::string_view what) const {
-    // The parser recurses; a file of a million brackets must not exhaust the stack.
-    int depth = 0;
-    const auto limit = [&](int, json::parse_event_t event, json&) {
-      if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) ++depth;
-      if (event == json::parse_event_t::object_end || event == json::parse_event_t::array_end) --depth;
-      if (depth > 64) malformed("values are nested deeper than 64 levels{}", what);
-      return true;
-    };
-    try {
-      return json::parse(text, limit);
-    } catch (const json::exception& error) {
-      malformed("not JSON{}: {}", what, error.what());
-    }
   }
 
   // The member, or null.

@@ -16,7 +16,8 @@ function(eadem_room name)
     # Highway: only the targets that have FMA (below them numerics/ runs); the baseline one compiles to nothing.
     target_compile_definitions(eadem_${name} PRIVATE
       "HWY_DISABLED_TARGETS=(~(HWY_AVX2|HWY_AVX3|HWY_NEON|HWY_EMU128|HWY_SCALAR))")
-    target_compile_options(eadem_${name} PRIVATE -O3)
+    # -fno-math-errno and -fno-trapping-math change no bits: they let sqrt and rounding be instructions, and selects vectors.
+    target_compile_options(eadem_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math)
   endif()
   set(EADEM_ROOMS ${EADEM_ROOMS} ${name} CACHE INTERNAL "")
 endfunction()

@@ -1,8 +1,11 @@
 #include "eadem/numerics/quantized.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
+
+#include "eadem/numerics/contraction.h"
 
 namespace eadem::numerics {
 namespace {
@@ -24,61 +27,6 @@ T round_sum(double a, double b) {
     }
   }
   return round_to<T>(sum);
-}
-
-// Section 4.3: the blocks' sums, ascending, as a binary counter.
-template <class W>
-class BlockTree {
- public:
-  void add(W block) {
-    for (std::size_t count = count_++; count & 1; count >>= 1) {
-      block = nodes_.back() + block;
-      nodes_.pop_back();
-    }
-    nodes_.push_back(block);
-  }
-  W total() {
-    if (nodes_.empty()) return W{0};
-    W sum = nodes_.back();
-    for (std::size_t i = nodes_.size() - 1; i-- > 0;) sum = nodes_[i] + sum;
-    return sum;
-  }
-
- private:
-  std::vector<W> nodes_;
-  std::size_t count_ = 0;
-};
-
-// One step of section 4.1 over `count` terms: a chain, or for 16-bit x one over the even and one over the odd terms.
-template <FloatingElement T, class Code>
-float step(const T* x, std::ptrdiff_t stride, int count, Code code) {
-  if constexpr (Float16<T>) {
-    float even = 0, odd = 0;
-    for (int k = 0; k < count; k += 2) {
-      even = std::fma(widen(x[k * stride]), code(k), even);
-      odd = std::fma(widen(x[(k + 1) * stride]), code(k + 1), odd);
-    }
-    return even + odd;
-  } else {
-    float sum = 0;
-    for (int k = 0; k < count; ++k) sum = std::fma(x[k * stride], code(k), sum);
-    return sum;
-  }
-}
-
-double reference_dot(const double* x, std::ptrdiff_t stride, const std::vector<double>& w) {
-  BlockTree<double> tree;
-  for (std::size_t block = 0; block < w.size(); block += 256) {
-    double sum = 0;
-    for (std::size_t k = block; k < std::min(block + 256, w.size()); k += 32) {
-      double chain = 0;
-      for (std::size_t i = k; i < std::min(k + 32, w.size()); ++i)
-        chain = std::fma(x[static_cast<std::ptrdiff_t>(i) * stride], w[i], chain);
-      sum = sum + chain;
-    }
-    tree.add(sum);
-  }
-  return tree.total();
 }
 
 }  // namespace
@@ -103,10 +51,11 @@ float group_sum(const T* x, std::ptrdiff_t stride, const std::uint8_t* codes, in
   if constexpr (std::same_as<T, double>) {
     return 0;  // f64 products have no groups
   } else {
+    const auto value = [&](std::int64_t k) { return widen(x[k * stride]); };
+    const auto code = [&](std::int64_t k) { return codes ? static_cast<float>(codes[k] - centre) : 1.0f; };
     float sum = 0;
-    for (int k = 0; k < group; k += 32)
-      sum = sum + step(x + k * stride, stride, group < 32 ? group : 32,
-                       [&](int i) { return codes ? static_cast<float>(codes[k + i] - centre) : 1.0f; });
+    for (std::int64_t k = 0; k < group; k += kStepTerms)
+      sum = sum + contraction_step<T>(value, code, k, std::min<std::int64_t>(group, k + kStepTerms));
     return sum;
   }
 }
@@ -116,7 +65,9 @@ Wide<T> quantized_dot(const T* x, std::ptrdiff_t stride, const QuantizedFormat& 
   if constexpr (std::same_as<T, double>) {
     std::vector<double> w(row.codes.size());
     dequantize_row(format, row, w.data());
-    return reference_dot(x, stride, w);
+    return contract<T>([&](std::int64_t k) { return x[k * stride]; },
+                       [&](std::int64_t k) { return w[static_cast<std::size_t>(k)]; },
+                       static_cast<std::int64_t>(w.size()));
   } else {
     const int centre = 1 << (format.bits - 1), group = format.group;
     const int columns = static_cast<int>(row.codes.size());
@@ -136,7 +87,7 @@ Wide<T> quantized_dot(const T* x, std::ptrdiff_t stride, const QuantizedFormat& 
       }
       tree.add(sum);
     }
-    return tree.total();
+    return tree.sum();
   }
 }
 

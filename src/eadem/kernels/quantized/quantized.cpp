@@ -1,0 +1,201 @@
+#include "eadem/kernels/quantized/quantized.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "eadem/base/parallel.h"
+#include "eadem/kernels/quantized/task.h"
+#include "eadem/kernels/target.h"
+#include "eadem/numerics/quantized.h"
+#include "eadem/numerics/rounding.h"
+
+namespace eadem::kernels {
+namespace quantized {
+
+void* scratch(int slot, std::size_t bytes) {
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  thread_local std::unique_ptr<void, Free> blocks[4];
+  thread_local std::size_t sizes[4] = {};
+  if (sizes[slot] < bytes) {
+    blocks[slot].reset();
+    sizes[slot] = (bytes + 4095) / 4096 * 4096;
+    blocks[slot].reset(std::aligned_alloc(64, sizes[slot]));
+    if (!blocks[slot]) throw std::bad_alloc();
+  }
+  return blocks[slot].get();
+}
+
+void reference(const Task& task, std::int64_t begin, std::int64_t end) {
+  numerics::QuantizedRow row;
+  for (std::int64_t n = begin * kPanelRows; n < std::min(end * kPanelRows, task.w->rows); ++n) {
+    unpack_row(*task.w, n, row);
+    visit_floating(task.source.dtype, [&]<class T>(std::type_identity<T>) {
+      for (std::int64_t m = 0; m < task.rows; ++m) {
+        numerics::Wide<T> sum = numerics::quantized_dot(task.source.as<const T>() + m * task.source.strides[0],
+                                                        task.source.strides[1], task.w->format, row);
+        if (task.source_bias)
+          visit_floating(task.source_bias->dtype, [&]<class B>(std::type_identity<B>) {
+            const B each = task.source_bias->as<const B>()[n * task.source_bias->strides[0]];
+            sum = sum + static_cast<numerics::Wide<T>>(numerics::widen(each));
+          });
+        visit_floating(task.y.dtype, [&]<class Y>(std::type_identity<Y>) {
+          task.y.as<Y>()[m * task.y.strides[0] + n * task.y.strides[1]] = numerics::round_to<Y>(sum);
+        });
+      }
+    });
+  }
+}
+
+}  // namespace quantized
+
+namespace {
+
+// x in f32, contiguous rows; padded rows are zero.
+template <FloatingElement T>
+void widen_rows(const TensorView& x, float* out, std::ptrdiff_t out_stride, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t m = begin; m < end; ++m) {
+    float* row = out + m * out_stride;
+    if (m >= x.shape[0]) {
+      std::fill_n(row, x.shape[1], 0.0f);
+      continue;
+    }
+    const T* from = x.as<const T>() + m * x.strides[0];
+    const std::ptrdiff_t stride = x.strides[1];
+    if (stride == 1) {
+      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = numerics::widen(from[k]);
+    } else {
+      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = numerics::widen(from[k * stride]);
+    }
+  }
+}
+
+// X_g of one row; eight steps go side by side, for each is a chain of dependent additions.
+void sum_groups(const float* x, std::int64_t columns, int group, int chains, float* sums) {
+  const int run = std::min(group, 32);
+  const std::int64_t runs = columns / run, runs_of_group = group / run;
+  constexpr int kAbreast = 8;
+  for (std::int64_t first = 0; first < runs; first += kAbreast) {
+    float even[kAbreast] = {}, odd[kAbreast] = {};
+    const auto count = static_cast<int>(std::min<std::int64_t>(kAbreast, runs - first));
+    const auto add = [&](int width) {
+      for (int k = 0; k < run; k += chains)
+        for (int i = 0; i < width; ++i) {
+          const float* at = x + (first + i) * run + k;
+          even[i] = even[i] + at[0];
+          if (chains == 2) odd[i] = odd[i] + at[1];
+        }
+    };
+    if (count == kAbreast)
+      add(kAbreast);
+    else
+      add(count);
+    for (int i = 0; i < count; ++i) {
+      const float step = chains == 2 ? even[i] + odd[i] : even[i];
+      float& sum = sums[(first + i) / runs_of_group];
+      sum = ((first + i) % runs_of_group == 0 ? 0.0f : sum) + step;
+    }
+  }
+}
+
+// Work for one thread at least: below about 10 us waking another costs more than it saves.
+std::int64_t grain(std::int64_t rows, std::int64_t columns, std::int64_t unit) {
+  return std::max<std::int64_t>(1, 200'000 / std::max<std::int64_t>(1, rows * columns * unit * kPanelRows));
+}
+
+// The bias as T, padded with zeros to whole panels.
+template <class T>
+const T* copy_bias(const TensorView& bias, const PackedQuantized& w) {
+  const std::int64_t padded = w.panels() * kPanelRows;
+  auto* copy = static_cast<T*>(quantized::scratch(1, static_cast<std::size_t>(padded) * sizeof(T)));
+  visit_floating(bias.dtype, [&]<class B>(std::type_identity<B>) {
+    for (std::int64_t n = 0; n < w.rows; ++n)
+      copy[n] = static_cast<T>(numerics::widen(bias.as<const B>()[n * bias.strides[0]]));
+  });
+  std::fill(copy + w.rows, copy + padded, T{0});
+  return copy;
+}
+
+void wide_linear(quantized::Task task) {
+  const TensorView& x = task.source;
+  const quantized::Body body = quantized::kWide.pick();
+  const std::int64_t columns = x.shape[1];
+  auto* copy =
+      static_cast<double*>(quantized::scratch(2, static_cast<std::size_t>(task.rows * columns) * sizeof(double)));
+  for (std::int64_t m = 0; m < task.rows; ++m)
+    for (std::int64_t k = 0; k < columns; ++k)
+      copy[m * columns + k] = x.as<const double>()[m * x.strides[0] + k * x.strides[1]];
+  task.wide_x = copy;
+  task.x_stride = columns;
+  if (task.source_bias) task.wide_bias = copy_bias<double>(*task.source_bias, *task.w);
+  parallel_for(task.w->panels(), 1, [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
+}
+
+}  // namespace
+
+void quantized_linear(const TensorView& x, const PackedQuantized& w, const TensorView& y,
+                      const TensorView* bias) noexcept {
+  const std::int64_t rows = x.shape[0];
+  if (rows == 0 || w.rows == 0) return;
+  quantized::Task task{.w = &w, .source = x, .rows = rows, .y = y, .source_bias = bias};
+  if (x.dtype == DType::f64) return wide_linear(task);
+  const bool decodes = rows <= quantized::kDecodeRows;
+  const quantized::Body body = (decodes ? quantized::kDecode : quantized::kPrefill).pick();
+  if (body == &quantized::reference) {
+    parallel_for(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
+    return;
+  }
+  if (bias) task.bias = copy_bias<float>(*bias, w);
+  // Rows one line longer than x, so that the rows of a tile do not fall into one set of the cache.
+  const std::int64_t padded =
+      decodes ? quantized::kDecodeRows
+              : (rows + quantized::kRowPadding - 1) / quantized::kRowPadding * quantized::kRowPadding;
+  task.x_stride = w.columns + 16;
+  task.sums_stride = w.groups();
+  task.chains = is_16_bit_float(x.dtype) ? 2 : 1;
+  auto* wide = static_cast<float*>(
+      quantized::scratch(2, static_cast<std::size_t>(padded * (task.x_stride + task.sums_stride)) * sizeof(float)));
+  float* const sums = wide + padded * task.x_stride;
+  task.x = wide;
+  task.sums = sums;
+  parallel_for(padded, std::max<std::int64_t>(1, 32'768 / std::max<std::int64_t>(1, w.columns)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 visit_floating(x.dtype, [&]<class T>(std::type_identity<T>) {
+                   if constexpr (!std::same_as<T, double>) widen_rows<T>(x, wide, task.x_stride, begin, end);
+                 });
+                 if (!w.format.symmetric)
+                   for (std::int64_t m = begin; m < end; ++m)
+                     sum_groups(wide + m * task.x_stride, w.columns, w.format.group, task.chains,
+                                sums + m * task.sums_stride);
+               });
+  if (decodes) {
+    parallel_for(w.panels(), grain(rows, w.columns, 1),
+                 [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
+  } else {
+    parallel_for((w.panels() + 1) / 2, grain(rows, w.columns, 2),
+                 [&](std::int64_t begin, std::int64_t end) { body(task, 2 * begin, std::min(2 * end, w.panels())); });
+  }
+}
+
+void dequantize_rows(const PackedQuantized& w, std::span<const std::int64_t> ids, const TensorView& out) noexcept {
+  parallel_for(
+      static_cast<std::int64_t>(ids.size()), std::max<std::int64_t>(1, 16'384 / std::max<std::int64_t>(1, w.columns)),
+      [&](std::int64_t begin, std::int64_t end) {
+        numerics::QuantizedRow row;
+        for (std::int64_t i = begin; i < end; ++i) {
+          unpack_row(w, ids[static_cast<std::size_t>(i)], row);
+          visit_floating(out.dtype, [&]<class T>(std::type_identity<T>) {
+            T* to = out.as<T>() + i * out.strides[0];
+            if (out.strides[1] == 1) return numerics::dequantize_row(w.format, row, to);
+            auto* copy = static_cast<T*>(quantized::scratch(3, static_cast<std::size_t>(w.columns) * sizeof(T)));
+            numerics::dequantize_row(w.format, row, copy);
+            for (std::int64_t k = 0; k < w.columns; ++k) to[k * out.strides[1]] = copy[k];
+          });
+        }
+      });
+}
+
+}  // namespace eadem::kernels

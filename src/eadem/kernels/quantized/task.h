@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "eadem/kernels/quantized/quantized.h"
+#include "eadem/kernels/target.h"
+
+// What quantized_linear hands to the bodies of the targets.
+
+namespace eadem::kernels::quantized {
+
+/// Rows that decode takes at most: it unpacks codes in registers, once for all rows.
+inline constexpr std::int64_t kDecodeRows = 8;
+/// x has rows of zeros after its last one, up to a multiple of this.
+inline constexpr std::int64_t kRowPadding = 24;
+
+/// The operands, x also in f32 (exact) with rows `x_stride` apart, and X_g of each row.
+struct Task {
+  const PackedQuantized* w = nullptr;
+  TensorView source;  ///< x as it came
+  std::int64_t rows = 0;
+  const float* x = nullptr;
+  std::ptrdiff_t x_stride = 0;
+  const float* sums = nullptr;  ///< null for symmetric formats
+  std::ptrdiff_t sums_stride = 0;
+  int chains = 1;  ///< of a step: 2 for 16-bit x
+  TensorView y;
+  const float* bias = nullptr;              ///< [panels * 16] in f32, or null
+  const TensorView* source_bias = nullptr;  ///< the bias as it came, or null
+  const double* wide_x = nullptr;           ///< f64 x: contiguous rows `x_stride` apart
+  const double* wide_bias = nullptr;        ///< the bias in f64, for f64 x
+  const std::uint32_t* pairs =
+      nullptr;                          ///< bf16 x as (k, k+2), (k+1, k+3) pairs for vdpbf16ps, rows x_stride / 2 apart
+  const std::uint8_t* plain = nullptr;  ///< for each row of `pairs`: whether vdpbf16ps is exact on it
+};
+
+/// Computes the columns of y that panels [begin, end) hold.
+using Body = void (*)(const Task&, std::int64_t begin, std::int64_t end);
+
+/// numerics/ on the unpacked weights.
+void reference(const Task&, std::int64_t begin, std::int64_t end);
+
+/// For up to kDecodeRows rows, for any number, and for any number of f64 rows.
+extern const PerTarget<Body> kDecode, kPrefill, kWide;
+
+/// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..3).
+void* scratch(int slot, std::size_t bytes);
+
+}  // namespace eadem::kernels::quantized

@@ -27,6 +27,9 @@ if(EADEM_SANITIZE)
   add_compile_options(-fsanitize=${EADEM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   add_link_options(-fsanitize=${EADEM_SANITIZE})
 endif()
+if(EADEM_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage for libFuzzer, everywhere
+endif()
 
 find_program(EADEM_CCACHE ccache)
 if(EADEM_CCACHE)

@@ -19,7 +19,7 @@ namespace {
 
 // A run is one step of section 4.1: 32 columns, or the 16 of a small group. Runs are independent, so several go side by
 // side to hide the latency of their chains.
-template <int kWidth, int kChains, int kRows>
+template <int kWidth, int kRun, int kChains, int kRows>
 class PanelProduct {
  public:
   HWY_INLINE HWY_ATTR PanelProduct(const quantized::Task& task, std::int64_t panel, int vector)
@@ -27,17 +27,16 @@ class PanelProduct {
         words_(task.w->words(panel) + vector * kLanes),
         scales_(task.w->scales(panel)),
         centre_(hn::Set(DF(), static_cast<float>(1 << (task.w->format.bits - 1)))),
-        run_(std::min(task.w->format.group, 32)),
-        run_mask_(task.w->format.group / run_ - 1),
+        run_mask_(static_cast<unsigned>(task.w->format.group / kRun - 1)),
         vector_(vector) {}
 
   HWY_INLINE HWY_ATTR void compute(std::int64_t n) {
-    const std::int64_t runs = task_.w->columns / run_;
+    const std::int64_t runs = task_.w->columns / kRun;
     for (int r = 0; r < kRows; ++r) sum_[r] = hn::Zero(DF());
-    constexpr int kAbreast = std::max(1, 8 / (kRows * kChains));
+    constexpr int kAbreast = kRows == 1 ? 4 : kRows == 2 ? 8 / kRows / kChains : kRows == 4 ? 2 / kChains : 1;
     std::int64_t run = 0;
     for (; run + kAbreast <= runs; run += kAbreast) several<kAbreast>(run);
-    rest<kAbreast / 2>(run, runs);
+    if constexpr (kRun == 32) rest<kAbreast / 2>(run, runs);  // groups of 16 come in blocks of 256 columns
     if (task_.w->columns % 256 != 0) close_block();
     for (int r = 0; r < kRows; ++r)
       if (r < task_.rows) store(task_, r, n, tree_[r].total());
@@ -58,23 +57,26 @@ class PanelProduct {
   template <int kAbreast>
   HWY_INLINE HWY_ATTR void several(std::int64_t run) {
     constexpr int kCodes = 32 / kWidth;
-    const std::ptrdiff_t words_of_run = run_ / kCodes * kPanelRows;
-    const std::uint32_t* words = words_ + run * words_of_run;
-    const float* x = task_.x + run * run_;
+    constexpr std::ptrdiff_t kWords = kRun / kCodes * kPanelRows;
+    const std::uint32_t* words = words_ + run * kWords;
+    const float* x = task_.x + run * kRun;
     VF chain[kRows][kAbreast][kChains];
     unrolled<kRows>([&](auto r) HWY_ATTR {
       unrolled<kAbreast>(
           [&](auto a) HWY_ATTR { unrolled<kChains>([&](auto c) HWY_ATTR { chain[r][a][c] = hn::Zero(DF()); }); });
     });
-    for (int k = 0; k < run_; k += kCodes, words += kPanelRows, x += kCodes) {
+    for (int k = 0; k < kRun; k += kCodes, words += kPanelRows, x += kCodes) {
+      VU word[kAbreast], high[kAbreast];
       unrolled<kAbreast>([&](auto a) HWY_ATTR {
-        const VU word = hn::Load(DU(), words + a * words_of_run);
-        const VU high = hn::ShiftRight<16>(word);
-        unrolled<kCodes>([&](auto j) HWY_ATTR {
-          const VF code = centred_code<kWidth, j>(word, high, centre_);
+        word[a] = hn::Load(DU(), words + a * kWords);
+        high[a] = hn::ShiftRight<16>(word[a]);
+      });
+      unrolled<kCodes>([&](auto j) HWY_ATTR {
+        unrolled<kAbreast>([&](auto a) HWY_ATTR {
+          const VF code = centred_code<kWidth, j>(word[a], high[a], centre_);
           unrolled<kRows>([&](auto r) HWY_ATTR {
             VF& into = chain[r][a][kChains == 2 ? j % 2 : 0];
-            into = hn::MulAdd(hn::Set(DF(), x[r * task_.x_stride + a * run_ + j]), code, into);
+            into = hn::MulAdd(hn::Set(DF(), x[r * task_.x_stride + a * kRun + j]), code, into);
           });
         });
       });
@@ -116,33 +118,39 @@ class PanelProduct {
   const std::uint32_t* words_;
   const std::byte* scales_;
   const VF centre_;
-  const int run_;
   const unsigned run_mask_;  // runs of a group, less one
   const int vector_;
   VF codes_[kRows], sum_[kRows];
   Tree tree_[kRows];
 };
 
-template <int kWidth, int kChains, int kRows>
+template <int kWidth, int kRun, int kChains, int kRows>
 HWY_ATTR void panels(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
   for (std::int64_t panel = begin; panel < end; ++panel)
     for (int v = 0; v < kVectors; ++v)
-      PanelProduct<kWidth, kChains, kRows>(task, panel, v).compute(panel * kPanelRows + v * kLanes);
+      PanelProduct<kWidth, kRun, kChains, kRows>(task, panel, v).compute(panel * kPanelRows + v * kLanes);
 }
 
-template <int kWidth, int kChains>
+template <int kWidth, int kRun, int kChains>
 HWY_ATTR void by_rows(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
-  if (task.rows == 1) return panels<kWidth, kChains, 1>(task, begin, end);
-  if (task.rows == 2) return panels<kWidth, kChains, 2>(task, begin, end);
-  if (task.rows <= 4) return panels<kWidth, kChains, 4>(task, begin, end);
-  panels<kWidth, kChains, 8>(task, begin, end);
+  if (task.rows == 1) return panels<kWidth, kRun, kChains, 1>(task, begin, end);
+  if (task.rows == 2) return panels<kWidth, kRun, kChains, 2>(task, begin, end);
+  if (task.rows <= 4) return panels<kWidth, kRun, kChains, 4>(task, begin, end);
+  panels<kWidth, kRun, kChains, 8>(task, begin, end);
+}
+
+template <int kWidth, int kRun>
+HWY_ATTR void by_chains(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
+  task.chains == 2 ? by_rows<kWidth, kRun, 2>(task, begin, end) : by_rows<kWidth, kRun, 1>(task, begin, end);
 }
 
 }  // namespace
 
 HWY_ATTR void decode(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
-  if (task.w->width == 4) return task.chains == 2 ? by_rows<4, 2>(task, begin, end) : by_rows<4, 1>(task, begin, end);
-  task.chains == 2 ? by_rows<8, 2>(task, begin, end) : by_rows<8, 1>(task, begin, end);
+  const bool nibbles = task.w->width == 4;
+  if (task.w->format.group == 16)
+    return nibbles ? by_chains<4, 16>(task, begin, end) : by_chains<8, 16>(task, begin, end);
+  nibbles ? by_chains<4, 32>(task, begin, end) : by_chains<8, 32>(task, begin, end);
 }
 #endif
 }  // namespace eadem::kernels::HWY_NAMESPACE
@@ -150,6 +158,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace eadem::kernels::quantized {
-const PerTarget<Body> kDecode = EADEM_PER_TARGET(reference, decode);
+constinit const PerTarget<Body> kDecode = [] {
+  PerTarget<Body> bodies = EADEM_PER_TARGET(reference, decode);
+#if defined(__x86_64__)
+  bodies.avx512bf16 = &decode_pairs;
+#endif
+  return bodies;
+}();
 }  // namespace eadem::kernels::quantized
 #endif

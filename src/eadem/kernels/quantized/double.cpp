@@ -103,6 +103,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace eadem::kernels::quantized {
-const PerTarget<Body> kWide = EADEM_PER_TARGET(reference, wide);
+constinit const PerTarget<Body> kWide = EADEM_PER_TARGET(reference, wide);
 }  // namespace eadem::kernels::quantized
 #endif

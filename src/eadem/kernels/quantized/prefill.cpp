@@ -157,6 +157,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace eadem::kernels::quantized {
-const PerTarget<Body> kPrefill = EADEM_PER_TARGET(reference, prefill);
+constinit const PerTarget<Body> kPrefill = [] {
+  PerTarget<Body> bodies = EADEM_PER_TARGET(reference, prefill);
+#if defined(__x86_64__)
+  bodies.avx512bf16 = &prefill_pairs;
+#endif
+  return bodies;
+}();
 }  // namespace eadem::kernels::quantized
 #endif

@@ -1,7 +1,9 @@
 #include "eadem/kernels/quantized/quantized.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -18,8 +20,8 @@ void* scratch(int slot, std::size_t bytes) {
   struct Free {
     void operator()(void* memory) const { std::free(memory); }
   };
-  thread_local std::unique_ptr<void, Free> blocks[4];
-  thread_local std::size_t sizes[4] = {};
+  thread_local std::unique_ptr<void, Free> blocks[6];
+  thread_local std::size_t sizes[6] = {};
   if (sizes[slot] < bytes) {
     blocks[slot].reset();
     sizes[slot] = (bytes + 4095) / 4096 * 4096;
@@ -54,23 +56,35 @@ void reference(const Task& task, std::int64_t begin, std::int64_t end) {
 
 namespace {
 
-// x in f32, contiguous rows; padded rows are zero.
-template <FloatingElement T>
-void widen_rows(const TensorView& x, float* out, std::ptrdiff_t out_stride, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t m = begin; m < end; ++m) {
-    float* row = out + m * out_stride;
-    if (m >= x.shape[0]) {
-      std::fill_n(row, x.shape[1], 0.0f);
-      continue;
-    }
+// Row m of x in f32; zeros after the last one.
+void widen_row(const TensorView& x, std::int64_t m, float* row) {
+  if (m >= x.shape[0]) {
+    std::fill_n(row, x.shape[1], 0.0f);
+    return;
+  }
+  visit_floating(x.dtype, [&]<class T>(std::type_identity<T>) {
     const T* from = x.as<const T>() + m * x.strides[0];
     const std::ptrdiff_t stride = x.strides[1];
     if (stride == 1) {
-      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = numerics::widen(from[k]);
+      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = static_cast<float>(numerics::widen(from[k]));
     } else {
-      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = numerics::widen(from[k * stride]);
+      for (std::int64_t k = 0; k < x.shape[1]; ++k) row[k] = static_cast<float>(numerics::widen(from[k * stride]));
     }
+  });
+}
+
+// A row of bf16 values as the pairs of Task::pairs. Whether vdpbf16ps is exact on it: it flushes subnormals, so every
+// product and sum must be a multiple of 2^-126. Codes are integers, so that holds from |x| = 2^-119 on.
+bool pair_up(const float* row, std::int64_t columns, std::uint32_t* pairs) {
+  std::uint32_t tiny = 0;
+  for (std::int64_t k = 0; k < columns; k += 4, pairs += 2) {
+    std::uint32_t bits[4];
+    std::memcpy(bits, row + k, sizeof bits);
+    for (const std::uint32_t each : bits) tiny |= (each & 0x7fffffff) - 1 < 0x04000000 - 1;
+    pairs[0] = bits[0] | bits[2] >> 16;
+    pairs[1] = bits[1] | bits[3] >> 16;
   }
+  return tiny == 0;
 }
 
 // X_g of one row; eight steps go side by side, for each is a chain of dependent additions.
@@ -151,25 +165,39 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   if (bias) task.bias = copy_bias<float>(*bias, w);
   // Rows one line longer than x, so that the rows of a tile do not fall into one set of the cache.
   const std::int64_t padded =
-      decodes ? quantized::kDecodeRows
+      decodes ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
               : (rows + quantized::kRowPadding - 1) / quantized::kRowPadding * quantized::kRowPadding;
   task.x_stride = w.columns + 16;
   task.sums_stride = w.groups();
   task.chains = is_16_bit_float(x.dtype) ? 2 : 1;
-  auto* wide = static_cast<float*>(
-      quantized::scratch(2, static_cast<std::size_t>(padded * (task.x_stride + task.sums_stride)) * sizeof(float)));
-  float* const sums = wide + padded * task.x_stride;
+  // A tile of another height may begin at the last row: hence the second padding.
+  const std::int64_t allocated = padded + quantized::kRowPadding;
+  auto* const wide = static_cast<float*>(
+      quantized::scratch(2, static_cast<std::size_t>(allocated * (task.x_stride + task.sums_stride)) * sizeof(float)));
+  float* const sums = wide + allocated * task.x_stride;
+  std::uint32_t* pairs = nullptr;
+  std::uint8_t* plain = nullptr;
+  if (x.dtype == DType::bf16 &&
+      (body == &quantized::prefill_pairs || (body == &quantized::decode_pairs && w.width == 4))) {
+    pairs = static_cast<std::uint32_t*>(
+        quantized::scratch(5, static_cast<std::size_t>(allocated * (task.x_stride * 2 + 1))));
+    plain = reinterpret_cast<std::uint8_t*>(pairs + allocated * task.x_stride / 2);
+  }
   task.x = wide;
   task.sums = sums;
+  task.pairs = pairs;
+  task.plain = plain;
   parallel_for(padded, std::max<std::int64_t>(1, 32'768 / std::max<std::int64_t>(1, w.columns)),
                [&](std::int64_t begin, std::int64_t end) {
-                 visit_floating(x.dtype, [&]<class T>(std::type_identity<T>) {
-                   if constexpr (!std::same_as<T, double>) widen_rows<T>(x, wide, task.x_stride, begin, end);
-                 });
-                 if (!w.format.symmetric)
-                   for (std::int64_t m = begin; m < end; ++m)
-                     sum_groups(wide + m * task.x_stride, w.columns, w.format.group, task.chains,
-                                sums + m * task.sums_stride);
+                 for (std::int64_t m = begin; m < end; ++m) {
+                   float* const row = wide + m * task.x_stride;
+                   widen_row(x, m, row);
+                   if (pairs) plain[m] = pair_up(row, w.columns, pairs + m * task.x_stride / 2);
+                   if (m >= rows)
+                     std::fill_n(sums + m * task.sums_stride, w.groups(), 0.0f);
+                   else if (!w.format.symmetric)
+                     sum_groups(row, w.columns, w.format.group, task.chains, sums + m * task.sums_stride);
+                 }
                });
   if (decodes) {
     parallel_for(w.panels(), grain(rows, w.columns, 1),

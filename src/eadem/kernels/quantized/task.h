@@ -44,7 +44,11 @@ void reference(const Task&, std::int64_t begin, std::int64_t end);
 /// For up to kDecodeRows rows, for any number, and for any number of f64 rows.
 extern const PerTarget<Body> kDecode, kPrefill, kWide;
 
-/// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..3).
+/// For AVX512-BF16 and `pairs`; they leave rows that are not plain, and tasks without pairs, to AVX-512.
+void decode_pairs(const Task&, std::int64_t begin, std::int64_t end);
+void prefill_pairs(const Task&, std::int64_t begin, std::int64_t end);
+
+/// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..5).
 void* scratch(int slot, std::size_t bytes);
 
 }  // namespace eadem::kernels::quantized

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "eadem/base/dtype.h"
 
@@ -13,9 +15,44 @@ namespace eadem::numerics {
 
 /// The elementary functions of one argument.
 enum class Function : std::uint8_t {
-  reciprocal, sqrt, rsqrt, cbrt, exp, exp2, expm1, log, log2, log10, log1p, sin, cos, tan, asin, acos, atan, sinh,
-  cosh, tanh, asinh, acosh, atanh, erf, erfc, erfinv, sqrt2_erfinv, sigmoid, logit, silu, softplus, gelu, gelu_tanh,
-  tanh_derivative, sigmoid_derivative, silu_derivative, gelu_derivative, gelu_tanh_derivative,
+  reciprocal,
+  sqrt,
+  rsqrt,
+  cbrt,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  erf,
+  erfc,
+  erfinv,
+  sqrt2_erfinv,
+  sigmoid,
+  logit,
+  silu,
+  softplus,
+  gelu,
+  gelu_tanh,
+  tanh_derivative,
+  sigmoid_derivative,
+  silu_derivative,
+  gelu_derivative,
+  gelu_tanh_derivative,
 };
 inline constexpr int kFunctionCount = 38;
 
@@ -107,5 +144,14 @@ inline constexpr Elementary<Function::gelu_tanh_derivative> gelu_tanh_derivative
 inline constexpr Elementary2<Function2::pow> pow{};
 inline constexpr Elementary2<Function2::atan2> atan2{};
 inline constexpr Elementary2<Function2::hypot> hypot{};
+
+/// Calls body(object) with the function object of `function`.
+template <class F>
+void visit(Function function, F&& body) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (void)((static_cast<std::size_t>(function) == i && (body(Elementary<static_cast<Function>(i)>{}), true)) || ...);
+  }
+  (std::make_index_sequence<kFunctionCount>{});
+}
 
 }  // namespace eadem::numerics

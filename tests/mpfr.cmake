@@ -1,0 +1,11 @@
+# What needs MPFR: the oracle tests in tests/prove, and the exhaustive proof (built on request: target prove).
+find_library(EADEM_MPFR mpfr)
+find_library(EADEM_GMP gmp)
+if(EADEM_MPFR AND EADEM_GMP)
+  target_link_libraries(prove_elementary_test PRIVATE ${EADEM_MPFR} ${EADEM_GMP})
+  add_executable(prove EXCLUDE_FROM_ALL ${CMAKE_CURRENT_SOURCE_DIR}/prove/prove.cpp)
+  target_link_libraries(prove PRIVATE eadem_numerics eadem_base CLI11::CLI11 ${EADEM_MPFR} ${EADEM_GMP})
+  set_target_properties(prove PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+else()
+  message(FATAL_ERROR "The oracle tests need MPFR and GMP (libmpfr-dev); scripts/setup installs them.")
+endif()

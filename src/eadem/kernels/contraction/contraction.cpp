@@ -1,13 +1,245 @@
 #include "eadem/kernels/contraction/contraction.h"
 
-#include "eadem/kernels/target.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "eadem/base/parallel.h"
+#include "eadem/kernels/contraction/driver.h"
+#include "eadem/kernels/contraction/integer.h"
+#include "eadem/kernels/contraction/skinny.h"
+#include "eadem/kernels/tuner.h"
 #include "eadem/numerics/contraction.h"
+#include "eadem/numerics/rounding.h"
 
 namespace eadem::kernels {
+namespace {
 
-void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool) noexcept {
-  record_ran(Target::scalar);
-  numerics::matmul(a, b, c, bias);
+using namespace contraction;
+
+// What the candidates run: the problem, and b's view if its packed form is to be kept.
+struct Request {
+  Problem problem;
+  const TensorView* kept_b = nullptr;
+};
+const Request& request_of(const void* request) {
+  return *static_cast<const Request*>(request);
+}
+
+Problem problem_of(const TensorView& a, const TensorView& b, const TensorView& c) {
+  const int batch_axes = c.shape.rank() - 2, row = batch_axes, column = batch_axes + 1;
+  Problem p;
+  p.dtype = a.dtype;
+  p.m = c.shape[row], p.n = c.shape[column], p.k = a.shape[column];
+  p.a = {a.data, a.strides[row], a.strides[column]};
+  p.b = {b.data, b.strides[column], b.strides[row]};
+  p.c = {c.data, p.n, 1, c.dtype, nullptr, 0, 0};
+  for (int axis = 0; axis < batch_axes; ++axis) {
+    if (c.shape[axis] == 1) continue;
+    p.batch.push_back(c.shape[axis]);
+    p.a_batch.push_back(a.strides[axis]);
+    p.b_batch.push_back(b.strides[axis]);
+  }
+  // The last batch axis joins the rows where b does not move along it and a's rows go on evenly.
+  while (!p.batch.empty() && p.b_batch.back() == 0 && (p.m == 1 || p.a_batch.back() == p.m * p.a.row)) {
+    if (p.m == 1) p.a.row = p.a_batch.back();
+    p.m *= p.batch.back();
+    p.batch.pop_back(), p.a_batch.pop_back(), p.b_batch.pop_back();
+  }
+  // Axes of extent one may have any stride; 1 lets the fast paths see an adjacent axis.
+  if (p.k == 1) p.a.term = 1;
+  if (p.n == 1) p.b.row = 1;
+  return p;
+}
+
+// ---- candidates
+
+void run_engine(const Engine& e, const Request& request, const Problem& p, const Blocking& blocking) {
+  record_ran(e.target);
+  const bool one_b = std::all_of(p.b_batch.begin(), p.b_batch.end(), [](std::int64_t stride) { return stride == 0; });
+  if (!request.kept_b || !request.kept_b->buffer || !one_b) return multiply(e, p, blocking);
+  const std::shared_ptr<const void> packed = request.kept_b->buffer->prepared(
+      *request.kept_b, e.form, [&]() -> std::shared_ptr<const void> { return pack_whole(e, p.b, p.n, p.k); });
+  Problem with_packed = p;
+  with_packed.packed_b = static_cast<const PackedOperand*>(packed.get());
+  multiply(e, with_packed, blocking);
+}
+
+// The best engine of the active target for a dtype; null on `scalar`.
+const Engine* best_engine(DType dtype) {
+  const Target target = active_target();
+  if (dtype == DType::bf16 && target >= Target::avx512bf16 && target != Target::neon) return avx512bf16_engine();
+  return fma_engine(dtype, target);
+}
+const Engine* fma_engine_of(const void* request) {
+  return fma_engine(request_of(request).problem.dtype, active_target());
+}
+const Engine* bf16_engine_of(const void* request) {
+  const Target target = active_target();
+  const bool able = target == Target::avx512bf16 || target == Target::amx;
+  return able && request_of(request).problem.dtype == DType::bf16 ? avx512bf16_engine() : nullptr;
+}
+
+using EngineOf = const Engine* (*)(const void* request);
+
+template <EngineOf engine_of>
+bool has_engine(const void* request) {
+  return engine_of(request) != nullptr;
+}
+
+template <EngineOf engine_of>
+void run_default(const void* request) {
+  const Request& r = request_of(request);
+  const Engine& e = *engine_of(request);
+  run_engine(e, r, r.problem, default_blocking(e, r.problem, threads()));
+}
+
+// Tasks of a few tiles: other borders between tasks, and more of them.
+template <EngineOf engine_of>
+void run_small_tasks(const void* request) {
+  const Request& r = request_of(request);
+  const Engine& e = *engine_of(request);
+  run_engine(e, r, r.problem, {2 * e.rows - 1, 2 * e.columns, 0});
+}
+
+// Subtrees of two blocks, whatever the shape.
+template <EngineOf engine_of>
+void run_subtrees(const void* request) {
+  const Request& r = request_of(request);
+  const Engine& e = *engine_of(request);
+  run_engine(e, r, r.problem, {r.problem.m, r.problem.n, 2});
+}
+
+bool in_place_admits(const void* request) {
+  const Engine* e = fma_engine_of(request);
+  return e && skinny_admits(*e, request_of(request).problem);
+}
+void run_in_place(const void* request) {
+  const Engine& e = *fma_engine_of(request);
+  record_ran(e.target);
+  multiply_in_place(e, request_of(request).problem);
+}
+
+void run_exchanged(const void* request) {
+  const Problem p = swapped(request_of(request).problem);
+  const Engine& fma = *fma_engine_of(request);
+  if (skinny_admits(fma, p)) {
+    record_ran(fma.target);
+    return multiply_in_place(fma, p);
+  }
+  const Engine& e = *best_engine(p.dtype);
+  record_ran(e.target);
+  multiply(e, p, default_blocking(e, p, threads()));
+}
+
+constexpr std::array<Candidate, 8> kCandidates{{
+    {"fma", has_engine<fma_engine_of>, run_default<fma_engine_of>},
+    {"fma-small-tasks", has_engine<fma_engine_of>, run_small_tasks<fma_engine_of>},
+    {"fma-subtrees", has_engine<fma_engine_of>, run_subtrees<fma_engine_of>},
+    {"in-place", in_place_admits, run_in_place},
+    {"exchanged", has_engine<fma_engine_of>, run_exchanged},
+    {"vdpbf16ps", has_engine<bf16_engine_of>, run_default<bf16_engine_of>},
+    {"vdpbf16ps-small-tasks", has_engine<bf16_engine_of>, run_small_tasks<bf16_engine_of>},
+    {"vdpbf16ps-subtrees", has_engine<bf16_engine_of>, run_subtrees<bf16_engine_of>},
+}};
+
+// Few columns waste lanes: exchanged, the lanes run along the rows of a. (Measured: up to a quarter of a vector pair.)
+bool better_exchanged(const Engine& e, const Problem& p) {
+  return 8 * p.n <= e.columns && p.m >= 2 * p.n;
+}
+
+void run_static_choice(const Request& request) {
+  const Engine& e = *best_engine(request.problem.dtype);
+  if (!request.kept_b && in_place_admits(&request)) return run_in_place(&request);
+  if (!request.kept_b && better_exchanged(e, request.problem)) return run_exchanged(&request);
+  run_engine(e, request, request.problem, default_blocking(e, request.problem, threads()));
+}
+
+// ---- what the tuner needs
+
+std::string key_of(const void* request) {
+  const Problem& p = request_of(request).problem;
+  return fmt::format("{} {}x{}x{} batch {} strides a {},{} b {},{}{} {} threads {}", name_of(p.dtype), p.m, p.n, p.k, p.batch,
+                     p.a.row, p.a.term, p.b.row, p.b.term, request_of(request).kept_b ? " kept" : "",
+                     name_of(active_target()), threads());
+}
+
+// The definition of one element, in c's dtype.
+void define_element(const Problem& p, std::int64_t m, std::int64_t n, std::byte* out) {
+  const auto size = static_cast<std::int64_t>(size_of(p.dtype));
+  const DType wide = p.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const TensorView a{const_cast<std::byte*>(p.a.data) + m * p.a.row * size, p.dtype, {1, p.k}, {0, p.a.term}};
+  const TensorView b{const_cast<std::byte*>(p.b.data) + n * p.b.row * size, p.dtype, {p.k, 1}, {p.b.term, 0}};
+  TensorView bias{const_cast<std::byte*>(p.c.bias), wide, {1}, {1}};
+  bias.data += (m * p.c.bias_row + n * p.c.bias_column) * static_cast<std::int64_t>(size_of(wide));
+  numerics::matmul(a, b, contiguous_view(out, p.c.dtype, {1, 1}), p.c.bias ? &bias : nullptr);
+}
+
+double element_value(DType dtype, const std::byte* at) {
+  return visit_floating(
+      dtype, [&]<class T>(std::type_identity<T>) { return numerics::to_double(*reinterpret_cast<const T*>(at)); });
+}
+
+// Compares all elements of a small result, else a seeded sample with the corners.
+std::optional<Difference> check(const void* request) {
+  const Problem& p = request_of(request).problem;
+  constexpr std::int64_t most = 512;
+  const std::int64_t elements = p.batch.elements() * p.m * p.n, count = std::min(elements, most);
+  const auto size = static_cast<std::int64_t>(size_of(p.c.dtype));
+  std::mt19937_64 generator(1);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::int64_t at = i;
+    if (elements > most)
+      at = i == 0   ? 0
+           : i == 1 ? elements - 1
+                    : static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(elements));
+    const std::int64_t product = at / (p.m * p.n), m = at / p.n % p.m, n = at % p.n;
+    const Problem one = product_of(p, product);
+    alignas(8) std::byte want[8];
+    define_element(one, m, n, want);
+    const std::byte* got = one.c.data + (m * p.c.row + n * p.c.column) * size;
+    if (!std::equal(want, want + size, got))
+      return Difference{fmt::format("[{},{},{}]", product, m, n), element_value(p.c.dtype, got),
+                        element_value(p.c.dtype, want)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Tuner& contraction_tuner() {
+  static Tuner tuner("contraction", kCandidates, key_of, check);
+  return tuner;
+}
+
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias,
+            bool keep_packed) noexcept {
+  Request request{problem_of(a, b, c), keep_packed ? &b : nullptr};
+  Problem& p = request.problem;
+  if (c.elements() == 0) return;
+  const bool fast = active_target() != Target::scalar && p.k > 0;
+  if (!fast || !is_floating(p.dtype)) {
+    record_ran(Target::scalar);
+    return fast ? multiply_integers(p) : numerics::matmul(a, b, c, bias);
+  }
+  BufferRef wide_bias;
+  if (bias) {  // in the computing type, contiguous
+    wide_bias = Buffer::allocate(static_cast<std::size_t>(p.n) * sizeof(double));
+    p.c.bias = wide_bias->data();
+    p.c.bias_column = 1;
+    visit_floating(bias->dtype, [&]<class T>(std::type_identity<T>) {
+      for (std::int64_t n = 0; n < p.n; ++n) {
+        const auto x = numerics::widen(bias->as<T>()[n * bias->strides[0]]);
+        if (p.dtype == DType::f64)
+          reinterpret_cast<double*>(wide_bias->data())[n] = x;
+        else
+          reinterpret_cast<float*>(wide_bias->data())[n] = static_cast<float>(x);
+      }
+    });
+  }
+  if (!contraction_tuner().run(&request)) run_static_choice(request);
 }
 
 }  // namespace eadem::kernels

@@ -7,6 +7,8 @@
 
 namespace eadem::kernels {
 
+class Tuner;
+
 /// c[.., m, n] = sum over k of a[.., m, k] b[.., k, n] (+ bias[n]), bit-equal to numerics::matmul.
 ///
 /// a, b: [B.., M, K] and [B.., K, N] of one dtype, any strides, batch axes of stride zero too; c: [B.., M, N]
@@ -14,5 +16,8 @@ namespace eadem::kernels {
 /// any floating dtype. `keep_packed` keeps the packed form of b on its Buffer (Buffer::prepared), for weights.
 void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias,
             bool keep_packed) noexcept;
+
+/// The candidates of this family: engines, blockings, operands in place or exchanged.
+Tuner& contraction_tuner();
 
 }  // namespace eadem::kernels

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "eadem/base/dtype.h"
+#include "eadem/kernels/target.h"
+
+// An engine computes tiles of one block (256 k) of a product from packed operands. All engines of a dtype have equal
+// bits; they differ in instructions and in packed form. The driver (driver.h) does blocking, tree, threads and tails.
+
+namespace eadem::kernels::contraction {
+
+/// A matrix operand in memory: element (i, k) lies at data + (i * row + k * term) * size, i counting rows of a, or
+/// columns of b.
+struct Operand {
+  const std::byte* data = nullptr;
+  std::int64_t row = 0, term = 0;  ///< strides in elements
+};
+
+/// Where finished sums go: bias added, rounded once, canonical NaN.
+struct Destination {
+  std::byte* data = nullptr;
+  std::int64_t row = 0, column = 0;  ///< strides in elements
+  DType dtype = DType::f32;
+  const std::byte* bias = nullptr;  ///< in the computing type (f32 or f64), or null
+  std::int64_t bias_row = 0, bias_column = 0;
+};
+
+/// What a packed operand's block says about its values: the bits below the sign of its smallest non-zero element, as
+/// bf16; 0x7fff or more if there is none. Only engines that flush subnormals ask for it.
+using Smallest = std::uint16_t;
+inline constexpr Smallest kNoneSmall = 0x7fff;
+
+/// Functions and sizes of one engine. Sizes are of a whole block; shorter blocks use a prefix of that memory.
+struct Engine {
+  const char* name = "";
+  Target target = Target::scalar;
+  DType dtype = DType::f32;
+  int rows = 0, columns = 0;             ///< of a tile at most; a packed panel of b has exactly `columns`
+  std::size_t a_bytes = 0, b_bytes = 0;  ///< of the packed block of a panel of a (`rows` high), of b
+  const void* form = nullptr;            ///< the tag of b's packed form
+
+  /// Packs `count` rows of a, `terms` (at most 256) of each, starting at the operand's element (0, 0).
+  Smallest (*pack_a)(const Operand&, int count, std::int64_t terms, void* out) = nullptr;
+  /// Packs `count` columns of b to panels that lie `panel_bytes` apart; engines that check write smallest[panel].
+  void (*pack_b)(const Operand&, std::int64_t count, std::int64_t terms, void* out, std::size_t panel_bytes,
+                 Smallest* smallest) = nullptr;
+  /// The block sums of a tile, added to `left` if that is not null, to out[rows][columns] in f32 (f64); columns past
+  /// `columns` may hold anything. left and out: 64-byte aligned.
+  void (*tile)(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left,
+               void* out) = nullptr;
+  /// As `tile`, for operands whose products may be subnormal; null if `tile` takes all.
+  void (*tile_any)(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left,
+                   void* out) = nullptr;
+  /// out[i] = left[i] + right[i], i below count (rounded up to what the tile's row holds).
+  void (*add)(const void* left, const void* right, void* out, std::int64_t count) = nullptr;
+  /// Finishes a tile of sums with row stride `stride`.
+  void (*finish)(const void* sums, std::int64_t stride, int rows, int columns, const Destination&) = nullptr;
+};
+
+/// Whether no product of the two blocks, nor any sum of them, can be subnormal or come from a subnormal operand: all
+/// are multiples of 2^(e_min(a) + e_min(b) - 14), which must be at least 2^-126 (numerics.md section 4).
+inline bool normal_products(Smallest a, Smallest b) {
+  if (a >= kNoneSmall || b >= kNoneSmall) return true;
+  const int ea = a >> 7, eb = b >> 7;  // biased exponents
+  return ea > 0 && eb > 0 && (ea - 127) + (eb - 127) - 14 >= -126;
+}
+
+/// The engine of the widened-FMA body (f64, f32, bf16, f16) for a target; null on `scalar`.
+const Engine* fma_engine(DType, Target);
+/// bf16 with units that are pairs too: what vdpbf16ps multiplies, by widened FMA; null where AVX-512 is not compiled.
+const Engine* pair_engine();
+/// vdpbf16ps with (k, k + 2) pairs; null where it is not compiled.
+const Engine* avx512bf16_engine();
+
+}  // namespace eadem::kernels::contraction

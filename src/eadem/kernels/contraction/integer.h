@@ -1,0 +1,10 @@
+#pragma once
+
+#include "eadem/kernels/contraction/driver.h"
+
+namespace eadem::kernels::contraction {
+
+/// Runs a problem of integers (wrapping) or bool ("or" of "and"s), in parallel. Any order is exact here.
+void multiply_integers(const Problem&) noexcept;
+
+}  // namespace eadem::kernels::contraction

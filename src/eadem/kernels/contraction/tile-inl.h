@@ -1,0 +1,466 @@
+// The body of all Highway engines: packing, tiles, sums. Included once for each target by fma.cpp.
+#if defined(EADEM_KERNELS_CONTRACTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EADEM_KERNELS_CONTRACTION_TILE_INL_H_
+#undef EADEM_KERNELS_CONTRACTION_TILE_INL_H_
+#else
+#define EADEM_KERNELS_CONTRACTION_TILE_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "eadem/kernels/contraction/engine.h"
+#include "eadem/numerics/contraction.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace eadem::kernels::contraction::HWY_NAMESPACE {
+#if EADEM_HWY_TARGET
+namespace hn = hwy::HWY_NAMESPACE;
+
+using numerics::kBlockTerms;
+using numerics::kStepTerms;
+
+// Registers: rows x vectors accumulators, `vectors` of b, one broadcast of a.
+#if HWY_TARGET == HWY_AVX3
+inline constexpr int kRows = 14, kVectors = 2;
+inline constexpr Target kTarget = Target::avx512;
+#elif HWY_TARGET == HWY_AVX2
+inline constexpr int kRows = 6, kVectors = 2;
+inline constexpr Target kTarget = Target::avx2;
+#else
+inline constexpr int kRows = 6, kVectors = 4;
+inline constexpr Target kTarget = Target::neon;
+#endif
+
+// A *unit* of packed a is what one broadcast takes, a *row* of packed b what one vector load takes from each of its
+// columns. Chain c of a step has its own units and rows; the four forms:
+//   Whole<T>  f32, f64: one chain; unit k, row k.
+//   Half      f16: unit and row u of chain c are k = 2u + c. Units are widened to float, rows stay f16.
+//   Pairs     bf16: row p of chain c is k = 4p + c in the high half of 32 bits and k = 4p + 2 + c in the low half (what
+//             vdpbf16ps multiplies first is the high half). Units are widened to float, in the order of the chain.
+//   PairUnits bf16: units are pairs too, as vdpbf16ps wants them.
+template <class T>
+struct Whole {
+  using Element = T;
+  using Wide = T;
+  using Unit = T;
+  using Row = T;
+  static constexpr int kChains = 1, kRowsPerStep = 32, kUnitsPerRow = 1, kUnitsPerStep = 32;
+  static constexpr bool kPairs = false, kChecked = false;
+  using D = hn::ScalableTag<T>;
+  static HWY_INLINE auto A(const Unit* unit, int) { return hn::Set(D(), *unit); }
+  static HWY_INLINE auto B(const Row* row, int) { return hn::LoadU(D(), row); }
+};
+
+struct Half {
+  using Element = std::uint16_t;
+  using Wide = float;
+  using Unit = float;
+  using Row = std::uint16_t;
+  static constexpr int kChains = 2, kRowsPerStep = 32, kUnitsPerRow = 1, kUnitsPerStep = 32;
+  static constexpr bool kPairs = false, kChecked = false;
+  using D = hn::ScalableTag<float>;
+  static HWY_INLINE auto A(const Unit* unit, int) { return hn::Set(D(), *unit); }
+  static HWY_INLINE auto B(const Row* row, int) {
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::PromoteTo(D(), hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(row)));
+  }
+};
+
+struct Pairs {
+  using Element = std::uint16_t;
+  using Wide = float;
+  using Unit = float;
+  using Row = std::uint32_t;
+  static constexpr int kChains = 2, kRowsPerStep = 16, kUnitsPerRow = 2, kUnitsPerStep = 32;
+  static constexpr bool kPairs = true, kChecked = false;
+  using D = hn::ScalableTag<float>;
+  using DU = hn::ScalableTag<std::uint32_t>;
+  static HWY_INLINE auto A(const Unit* unit, int half) { return hn::Set(D(), unit[half]); }
+  static HWY_INLINE auto B(const Row* row, int half) { return Widen(hn::LoadU(DU(), row), half); }
+  template <class V>
+  static HWY_INLINE hn::Vec<D> Widen(V pair, int half) {
+    return hn::BitCast(D(), half == 0 ? hn::And(pair, hn::Set(DU(), 0xffff0000u)) : hn::ShiftLeft<16>(pair));
+  }
+};
+
+struct PairUnits : Pairs {
+  using Unit = std::uint32_t;
+  static constexpr int kUnitsPerStep = 16;
+  static constexpr bool kChecked = true;
+  static HWY_INLINE auto A(const Unit* unit, int half) { return Widen(hn::Set(DU(), *unit), half); }
+};
+
+template <class Op>
+inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(typename Op::D()));
+template <class Op>
+inline constexpr int kColumns = kVectors* kLanes<Op>;
+// Units of a row of packed a, padded so that rows do not fall on the same cache sets.
+template <class Op>
+inline constexpr std::int64_t kUnitStride = Op::kUnitsPerStep*(kBlockTerms / kStepTerms) +
+                                            64 / sizeof(typename Op::Unit);
+template <class Op>
+inline constexpr bool kUnitsArePairs = std::is_same_v<typename Op::Unit, std::uint32_t>;
+
+// Rows of packed b that chain c of a step with `terms` terms uses.
+template <class Op>
+HWY_INLINE std::int64_t ChainRows(std::int64_t terms, int chain) {
+  if constexpr (Op::kChains == 1) return terms;
+  const std::int64_t own = (terms + 1 - chain) / 2;
+  return Op::kPairs ? (own + 1) / 2 : own;
+}
+
+// ---- tiles
+
+template <class Op, int rows, int vectors>
+void Tile(const void* packed_a, const void* packed_b, std::int64_t terms, const void* left, void* sums) {
+  using D = typename Op::D;
+  using V = hn::Vec<D>;
+  constexpr D d;
+  constexpr int lanes = kLanes<Op>, columns = kColumns<Op>;
+  constexpr std::int64_t stride = kUnitStride<Op>;
+  constexpr int chain_units = Op::kUnitsPerStep / Op::kChains, chain_rows = Op::kRowsPerStep / Op::kChains;
+  constexpr int units = kUnitsArePairs<Op> ? 1 : Op::kUnitsPerRow;
+  const auto* a = static_cast<const typename Op::Unit*>(packed_a);
+  const auto* b = static_cast<const typename Op::Row*>(packed_b);
+  auto* out = static_cast<typename Op::Wide*>(sums);
+  const auto* before = static_cast<const typename Op::Wide*>(left);
+  alignas(64) typename Op::Wide even[Op::kChains == 2 ? rows * columns : 1];
+  for (std::int64_t k = 0; k < terms; k += kStepTerms) {
+    const std::int64_t step = std::min(kStepTerms, terms - k);
+    const bool join = left && k + kStepTerms >= terms;
+    for (int chain = 0; chain < Op::kChains; ++chain) {
+      V c[rows][vectors];
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; ++j) c[i][j] = hn::Zero(d);
+      const auto* unit = a + chain * chain_units;
+      const auto* row = b + chain * chain_rows * columns;
+      const std::int64_t count = ChainRows<Op>(step, chain);
+      for (std::int64_t r = 0; r < count; ++r, unit += units, row += columns) {
+#pragma GCC unroll 2
+        for (int half = 0; half < Op::kUnitsPerRow; ++half) {
+          V bs[vectors];
+#pragma GCC unroll 4
+          for (int j = 0; j < vectors; ++j) bs[j] = Op::B(row + j * lanes, half);
+#pragma GCC unroll 16
+          for (int i = 0; i < rows; ++i) {
+            const V x = Op::A(unit + i * stride, half);
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; ++j) c[i][j] = hn::MulAdd(x, bs[j], c[i][j]);
+          }
+        }
+      }
+      const bool last = chain == Op::kChains - 1;
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int j = 0; j < vectors; ++j) {
+          typename Op::Wide* at = out + i * columns + j * lanes;
+          typename Op::Wide* saved = even + i * columns + j * lanes;
+          if (!last) {
+            hn::Store(c[i][j], d, saved);
+            continue;
+          }
+          V v = Op::kChains == 2 ? hn::Add(hn::Load(d, saved), c[i][j]) : c[i][j];
+          if (k != 0) v = hn::Add(hn::Load(d, at), v);
+          if (join) v = hn::Add(hn::Load(d, before + i * columns + j * lanes), v);
+          hn::Store(v, d, at);
+        }
+    }
+    a += Op::kUnitsPerStep;
+    b += Op::kRowsPerStep * columns;
+  }
+}
+
+using TileFn = void (*)(const void*, const void*, std::int64_t, const void*, void*);
+template <class Op, int... i>
+constexpr std::array<TileFn, sizeof...(i)> TileTable(std::integer_sequence<int, i...>) {
+  return {&Tile<Op, i / kVectors + 1, i % kVectors + 1>...};
+}
+
+template <class Op>
+void AnyTile(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left, void* out) {
+  static constexpr auto table = TileTable<Op>(std::make_integer_sequence<int, kRows * kVectors>());
+  const int vectors = (columns + kLanes<Op> - 1) / kLanes<Op>;
+  table[static_cast<std::size_t>((rows - 1) * kVectors + vectors - 1)](a, b, terms, left, out);
+}
+
+// ---- packing
+
+template <class Op>
+HWY_INLINE typename Op::Unit ToUnit(typename Op::Element x) {
+  if constexpr (std::is_same_v<typename Op::Unit, typename Op::Element>)
+    return x;
+  else if constexpr (Op::kPairs)
+    return to_float(bfloat16{x});
+  else
+    return to_float(float16{x});
+}
+
+// The position in a step of the unit (the half of a pair) that term k of the step is.
+template <class Op>
+constexpr std::int64_t UnitOf(std::int64_t k) {
+  if constexpr (Op::kChains == 1)
+    return k;
+  else
+    return (k % 2) * 16 + k / 2;
+}
+
+constexpr std::uint32_t JoinPair(std::uint16_t high, std::uint16_t low) {
+  return (std::uint32_t{high} << 16) | low;
+}
+
+// 32 consecutive 16-bit terms to the 16 pairs of a step.
+HWY_INLINE void PairStep(const std::uint16_t* in, std::uint32_t* out) {
+  for (int chain = 0; chain < 2; ++chain)
+    for (int p = 0; p < 8; ++p) out[chain * 8 + p] = JoinPair(in[4 * p + chain], in[4 * p + 2 + chain]);
+}
+
+// 32 consecutive 16-bit terms, widened: the even ones, then the odd ones.
+template <class Op>
+HWY_INLINE void WidenStep(const std::uint16_t* in, float* out) {
+  const hn::ScalableTag<float> df;
+  const hn::ScalableTag<std::uint32_t> du;
+  const auto lanes = static_cast<int>(hn::Lanes(du));
+  for (int i = 0; i < 16; i += lanes) {
+    const auto both = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(in) + i);
+    if constexpr (Op::kPairs) {
+      hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(both)), df, out + i);
+      hn::StoreU(hn::BitCast(df, hn::And(both, hn::Set(du, 0xffff0000u))), df, out + 16 + i);
+    } else {
+      const hn::Rebind<std::uint16_t, decltype(df)> dh;
+      const hn::Rebind<hwy::float16_t, decltype(df)> df16;
+      hn::StoreU(hn::PromoteTo(df, hn::BitCast(df16, hn::TruncateTo(dh, both))), df, out + i);
+      hn::StoreU(hn::PromoteTo(df, hn::BitCast(df16, hn::TruncateTo(dh, hn::ShiftRight<16>(both)))), df, out + 16 + i);
+    }
+  }
+}
+
+// The smallest non-zero magnitude among 16-bit values, two to a 32-bit word, seen in whole vectors.
+class Least {
+ public:
+  HWY_INLINE Least() : least_(hn::Set(D(), 0xffff)) {}
+  HWY_INLINE void See(const std::uint32_t* words, std::int64_t count) {
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(words);
+    const auto one = hn::Set(d_, 1), magnitude = hn::Set(d_, 0x7fff);
+    // Zero wraps to the largest value, so it never is the minimum.
+    for (std::int64_t i = 0; i < 2 * count; i += static_cast<std::int64_t>(hn::MaxLanes(d_)))
+      least_ = hn::Min(least_, hn::Sub(hn::And(hn::LoadU(d_, halves + i), magnitude), one));
+  }
+  HWY_INLINE Smallest Value() const {
+    alignas(64) std::uint16_t each[hn::MaxLanes(D())];
+    hn::Store(least_, d_, each);
+    unsigned result = kNoneSmall - 1;
+    for (const std::uint16_t x : each) result = std::min<unsigned>(result, x);
+    return static_cast<Smallest>(result + 1);
+  }
+
+ private:
+  using D = hn::ScalableTag<std::uint16_t>;
+  static constexpr D d_{};
+  hn::Vec<D> least_;
+};
+
+template <class Op>
+Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
+  using Element = typename Op::Element;
+  const auto* base = reinterpret_cast<const Element*>(a.data);
+  auto* out = static_cast<typename Op::Unit*>(packed);
+  const std::int64_t steps = (terms + kStepTerms - 1) / kStepTerms;
+  [[maybe_unused]] Least least;
+  for (int i = 0; i < count; ++i, out += kUnitStride<Op>) {
+    const Element* row = base + i * a.row;
+    if constexpr (Op::kChains == 1) {
+      if (a.term == 1)
+        std::memcpy(out, row, static_cast<std::size_t>(terms) * sizeof(Element));
+      else
+        for (std::int64_t k = 0; k < terms; ++k) out[k] = row[k * a.term];
+    } else {
+      for (std::int64_t s = 0; s < steps; ++s) {
+        const std::int64_t first = s * kStepTerms, length = std::min(kStepTerms, terms - first);
+        Element step[kStepTerms] = {};
+        const Element* in = row + first;
+        if (a.term != 1 || length < kStepTerms) {
+          for (std::int64_t k = 0; k < length; ++k) step[k] = row[(first + k) * a.term];
+          in = step;
+        }
+        if constexpr (kUnitsArePairs<Op>)
+          PairStep(in, out + s * Op::kUnitsPerStep);
+        else
+          WidenStep<Op>(in, out + s * Op::kUnitsPerStep);
+      }
+      if constexpr (Op::kChecked) least.See(out, steps * Op::kUnitsPerStep);
+    }
+  }
+  return Op::kChecked ? least.Value() : kNoneSmall;
+}
+
+// One row of packed b: `columns` columns, zeros up to a whole vector. `low` is null when the pair has one term only.
+template <class Op>
+HWY_INLINE void PackRow(const typename Op::Element* high, const typename Op::Element* low, std::int64_t stride,
+                        int columns, typename Op::Row* out) {
+  constexpr int lanes = kLanes<Op>;
+  int n = 0;
+  if (stride == 1) {
+    __builtin_prefetch(high + 4 * kColumns<Op>);
+    __builtin_prefetch(high + 4 * kColumns<Op> + 64 / sizeof(*high));
+    if constexpr (Op::kPairs) {
+      const typename Op::DU du;
+      const hn::Rebind<std::uint16_t, typename Op::DU> dh;
+      for (; n + lanes <= columns; n += lanes) {
+        const auto upper = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, high + n)));
+        hn::StoreU(low ? hn::Or(upper, hn::PromoteTo(du, hn::LoadU(dh, low + n))) : upper, du, out + n);
+      }
+    } else {
+      const hn::Rebind<typename Op::Row, typename Op::D> d;
+      for (; n + lanes <= columns; n += lanes) hn::StoreU(hn::LoadU(d, high + n), d, out + n);
+    }
+  }
+  for (; n < columns; ++n) {
+    if constexpr (Op::kPairs)
+      out[n] = JoinPair(high[n * stride], low ? low[n * stride] : std::uint16_t{0});
+    else
+      out[n] = high[n * stride];
+  }
+  for (; n % lanes != 0; ++n) out[n] = 0;
+}
+
+// The smallest magnitude in a packed step.
+template <class Op>
+HWY_INLINE Smallest SmallestStep(const typename Op::Row* step, int columns, std::int64_t terms) {
+  const int used = (columns + kLanes<Op> - 1) / kLanes<Op> * kLanes<Op>;
+  Least least;
+  for (int chain = 0; chain < Op::kChains; ++chain)
+    for (std::int64_t r = 0; r < ChainRows<Op>(terms, chain); ++r)
+      least.See(step + (chain * (Op::kRowsPerStep / Op::kChains) + r) * kColumns<Op>, used);
+  return least.Value();
+}
+
+// One step of one panel.
+template <class Op>
+HWY_INLINE void PackStep(const typename Op::Element* base, const Operand& b, int columns, std::int64_t terms,
+                         typename Op::Row* out) {
+  for (int chain = 0; chain < Op::kChains; ++chain) {
+    auto* row = out + chain * (Op::kRowsPerStep / Op::kChains) * kColumns<Op>;
+    const std::int64_t rows = ChainRows<Op>(terms, chain);
+    for (std::int64_t r = 0; r < rows; ++r, row += kColumns<Op>) {
+      const std::int64_t k = Op::kPairs ? 4 * r + chain : Op::kChains * r + chain;
+      const bool both = Op::kPairs && k + 2 < terms;
+      PackRow<Op>(base + k * b.term, both ? base + (k + 2) * b.term : nullptr, b.row, columns, row);
+    }
+  }
+}
+
+// Step by step across all panels, since rows of b are long runs of memory; panel by panel would touch a page for each
+// k and use little of it.
+template <class Op>
+void PackB(const Operand& b, std::int64_t count, std::int64_t terms, void* packed, std::size_t panel_bytes,
+           Smallest* smallest) {
+  const auto* base = reinterpret_cast<const typename Op::Element*>(b.data);
+  constexpr std::int64_t step_rows = Op::kRowsPerStep * kColumns<Op>;
+  for (std::int64_t first = 0; first < terms; first += kStepTerms) {
+    const std::int64_t length = std::min(kStepTerms, terms - first);
+    auto* panel = static_cast<std::byte*>(packed);
+    for (std::int64_t n = 0; n < count; n += kColumns<Op>, panel += panel_bytes) {
+      auto* out = reinterpret_cast<typename Op::Row*>(panel) + first / kStepTerms * step_rows;
+      const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns<Op>, count - n));
+      PackStep<Op>(base + n * b.row + first * b.term, b, columns, length, out);
+      if constexpr (Op::kChecked) {
+        const Smallest least = SmallestStep<Op>(out, columns, length);
+        smallest[n / kColumns<Op>] = first == 0 ? least : std::min(least, smallest[n / kColumns<Op>]);
+      }
+    }
+  }
+}
+
+// ---- sums
+
+template <class Op>
+void AddSums(const void* left, const void* right, void* out, std::int64_t count) {
+  const typename Op::D d;
+  const auto* x = static_cast<const typename Op::Wide*>(left);
+  const auto* y = static_cast<const typename Op::Wide*>(right);
+  auto* z = static_cast<typename Op::Wide*>(out);
+  for (std::int64_t i = 0; i < count; i += kLanes<Op>)
+    hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, z + i);
+}
+
+template <class D, class V>
+HWY_INLINE V Canonical(D d, V v) {
+  using T = hn::TFromD<D>;
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, numerics::canonical_nan<T>()), v);
+}
+
+// Stores a vector of canonical f32 or f64 in the destination's dtype, if that has a vector path.
+template <class D, class V>
+HWY_INLINE bool StoreAs(D d, V v, DType dtype, std::byte* data, std::int64_t at) {
+  using T = hn::TFromD<D>;
+  if (dtype == kDTypeOf<T>) {
+    hn::StoreU(v, d, reinterpret_cast<T*>(data) + at);
+    return true;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (dtype == DType::f16) {
+      const hn::Rebind<hwy::float16_t, D> dh;
+      hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(data) + at);
+      return true;
+    }
+    if (dtype == DType::bf16) {  // v is no NaN but the canonical one, which the addition below leaves a NaN
+      const hn::RebindToUnsigned<D> du;
+      const hn::Rebind<std::uint16_t, D> dh;
+      const auto bits = hn::BitCast(du, v);
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+      const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff))));
+      hn::StoreU(hn::TruncateTo(dh, rounded), dh, reinterpret_cast<std::uint16_t*>(data) + at);
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class Op>
+void Finish(const void* sums, std::int64_t stride, int rows, int columns, const Destination& c) {
+  using W = typename Op::Wide;
+  const typename Op::D d;
+  constexpr int lanes = kLanes<Op>;
+  for (int i = 0; i < rows; ++i) {
+    const W* in = static_cast<const W*>(sums) + i * stride;
+    const W* bias = c.bias ? reinterpret_cast<const W*>(c.bias) + i * c.bias_row : nullptr;
+    int n = 0;
+    if (c.column == 1)
+      for (; n + lanes <= columns; n += lanes) {
+        auto v = hn::Add(hn::LoadU(d, in + n), hn::Zero(d));  // -0 + +0 = +0
+        if (bias) v = hn::Add(v, c.bias_column == 1 ? hn::LoadU(d, bias + n) : hn::Set(d, *bias));
+        if (!StoreAs(d, Canonical(d, v), c.dtype, c.data, i * c.row + n)) break;
+      }
+    visit_floating(c.dtype, [&]<class Out>(std::type_identity<Out>) {
+      for (int j = n; j < columns; ++j) {
+        W v = in[j] + W{0};
+        if (bias) v = v + bias[j * c.bias_column];
+        reinterpret_cast<Out*>(c.data)[i * c.row + j * c.column] = numerics::round_to<Out>(v);
+      }
+    });
+  }
+}
+
+template <class Op>
+constexpr Engine MakeEngine(const char* name, DType dtype, const void* form) {
+  Engine e;
+  e.name = name, e.target = kTarget, e.dtype = dtype, e.form = form;
+  e.rows = kRows, e.columns = kColumns<Op>;
+  e.a_bytes = kRows * kUnitStride<Op> * sizeof(typename Op::Unit);
+  e.b_bytes = Op::kRowsPerStep * (kBlockTerms / kStepTerms) * kColumns<Op> * sizeof(typename Op::Row);
+  e.pack_a = &PackA<Op>, e.pack_b = &PackB<Op>, e.tile = &AnyTile<Op>, e.add = &AddSums<Op>, e.finish = &Finish<Op>;
+  return e;
+}
+
+#endif  // EADEM_HWY_TARGET
+}  // namespace eadem::kernels::contraction::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // include guard

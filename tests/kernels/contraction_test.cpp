@@ -243,9 +243,9 @@ TEST_F(Contraction, ARowIsTheSameInEveryBatch) {
 TEST_F(Contraction, KeptPackedForms) {
   for (const DType dtype : kFloats)
     for (const Layout layout : {Layout::contiguous, Layout::transposed}) {
-      const Matrix b = matrix(dtype, {600, 70}, layout, Values::tiny, 2);
+      const Matrix b = matrix(dtype, {600, 70}, layout, Values::tinier, 2);
       for (const std::int64_t m : {1, 9, 40}) {
-        const Matrix a = matrix(dtype, {m, 600}, {}, Values::tiny, 1);
+        const Matrix a = matrix(dtype, {m, 600}, {}, Values::tinier, 1);
         expect_definition(a.view, b.view, {m, 70}, dtype, nullptr, true);
       }
     }

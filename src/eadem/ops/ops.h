@@ -79,4 +79,169 @@ Array tril(const Array& x, std::int64_t k = 0);
 /// Keeps the upper triangle of the last two axes, from diagonal k; zero elsewhere.
 Array triu(const Array& x, std::int64_t k = 0);
 
+// ---- Elementwise. Operands are promoted to one dtype and broadcast; a function of reals takes integers as f32. ----
+// The bits are those of numerics.md sections 1 and 2; an operation that does not take a dtype throws TypeError.
+
+/// x in another dtype: one rounding; float to integer saturates (NaN gives 0), to bool is x != 0.
+Array convert(const Array& x, DType dtype);
+/// a where the bool predicate holds, else b; bits are kept.
+Array where(const Array& predicate, const Array& a, const Array& b);
+
+/// -x.
+Array negate(const Array& x);
+/// |x|; of integers, |MIN| is MIN.
+Array abs(const Array& x);
+/// -1, 0 or 1; a zero keeps its sign.
+Array sign(const Array& x);
+/// a + b; integers wrap, as in all arithmetic.
+Array add(const Array& a, const Array& b);
+/// a - b.
+Array subtract(const Array& a, const Array& b);
+/// a b.
+Array multiply(const Array& a, const Array& b);
+/// a / b; integers truncate as C's, x/0 is -1 (all bits set), MIN/-1 is MIN.
+Array divide(const Array& a, const Array& b);
+/// C's fmod and %: exact, with the sign of a.
+Array fmod(const Array& a, const Array& b);
+/// Python's and NumPy's %: with the sign of b.
+Array remainder(const Array& a, const Array& b);
+/// The larger; NaN propagates, -0 < +0.
+Array maximum(const Array& a, const Array& b);
+/// The smaller; NaN propagates, -0 < +0.
+Array minimum(const Array& a, const Array& b);
+/// a b + c, rounded once.
+Array fma(const Array& a, const Array& b, const Array& c);
+/// minimum(maximum(x, low), high).
+Array clamp(const Array& x, const Array& low, const Array& high);
+
+inline Array operator-(const Array& x) {
+  return negate(x);
+}
+inline Array operator+(const Array& a, const Array& b) {
+  return add(a, b);
+}
+inline Array operator-(const Array& a, const Array& b) {
+  return subtract(a, b);
+}
+inline Array operator*(const Array& a, const Array& b) {
+  return multiply(a, b);
+}
+inline Array operator/(const Array& a, const Array& b) {
+  return divide(a, b);
+}
+/// A C++ number beside an array takes the array's dtype.
+inline Array operator+(const Array& a, double b) {
+  return add(a, Array::scalar(b, a.dtype()));
+}
+inline Array operator-(const Array& a, double b) {
+  return subtract(a, Array::scalar(b, a.dtype()));
+}
+inline Array operator*(const Array& a, double b) {
+  return multiply(a, Array::scalar(b, a.dtype()));
+}
+inline Array operator/(const Array& a, double b) {
+  return divide(a, Array::scalar(b, a.dtype()));
+}
+inline Array operator+(double a, const Array& b) {
+  return add(Array::scalar(a, b.dtype()), b);
+}
+inline Array operator-(double a, const Array& b) {
+  return subtract(Array::scalar(a, b.dtype()), b);
+}
+inline Array operator*(double a, const Array& b) {
+  return multiply(Array::scalar(a, b.dtype()), b);
+}
+inline Array operator/(double a, const Array& b) {
+  return divide(Array::scalar(a, b.dtype()), b);
+}
+
+/// To integral values of the same floating dtype; round takes halves to even.
+Array floor(const Array& x);
+Array ceil(const Array& x);
+Array round(const Array& x);
+Array trunc(const Array& x);
+
+/// Comparisons by value, to bool; NaN is unequal to everything.
+Array equal(const Array& a, const Array& b);
+Array not_equal(const Array& a, const Array& b);
+Array less(const Array& a, const Array& b);
+Array less_equal(const Array& a, const Array& b);
+Array greater(const Array& a, const Array& b);
+Array greater_equal(const Array& a, const Array& b);
+/// Tests of floating arrays, to bool.
+Array is_nan(const Array& x);
+Array is_inf(const Array& x);
+Array is_finite(const Array& x);
+
+/// Bits of integers and bool.
+Array bitwise_and(const Array& a, const Array& b);
+Array bitwise_or(const Array& a, const Array& b);
+Array bitwise_xor(const Array& a, const Array& b);
+Array bitwise_not(const Array& x);
+/// Integers shifted by b bits, b read as unsigned; from the width on, 0 (arithmetic: the sign).
+Array shift_left(const Array& a, const Array& b);
+Array shift_right_logical(const Array& a, const Array& b);
+Array shift_right_arithmetic(const Array& a, const Array& b);
+/// The number of bits set, and of zero bits above the highest one set, in x's dtype.
+Array population_count(const Array& x);
+Array count_leading_zeros(const Array& x);
+/// Of x != 0, to bool.
+Array logical_and(const Array& a, const Array& b);
+Array logical_or(const Array& a, const Array& b);
+Array logical_xor(const Array& a, const Array& b);
+Array logical_not(const Array& x);
+
+// Elementary functions: in f32, bf16 and f16 the exact real function rounded once; in f64 within 1 ulp.
+
+/// 1/x, the square root, 1/sqrt(x), the cube root.
+Array reciprocal(const Array& x);
+Array sqrt(const Array& x);
+Array rsqrt(const Array& x);
+Array cbrt(const Array& x);
+/// Exponentials, e^x - 1, and logarithms, log(1 + x).
+Array exp(const Array& x);
+Array exp2(const Array& x);
+Array expm1(const Array& x);
+Array log(const Array& x);
+Array log2(const Array& x);
+Array log10(const Array& x);
+Array log1p(const Array& x);
+/// x^y, with C's special cases.
+Array pow(const Array& x, const Array& y);
+/// Trigonometric functions of radians, and hyperbolic ones, and their inverses.
+Array sin(const Array& x);
+Array cos(const Array& x);
+Array tan(const Array& x);
+Array asin(const Array& x);
+Array acos(const Array& x);
+Array atan(const Array& x);
+Array sinh(const Array& x);
+Array cosh(const Array& x);
+Array tanh(const Array& x);
+Array asinh(const Array& x);
+Array acosh(const Array& x);
+Array atanh(const Array& x);
+/// The angle of the point (x, y), and its distance from the origin.
+Array atan2(const Array& y, const Array& x);
+Array hypot(const Array& x, const Array& y);
+/// The error function, 1 - erf(x), the inverse of erf, and sqrt(2) times that.
+Array erf(const Array& x);
+Array erfc(const Array& x);
+Array erfinv(const Array& x);
+Array sqrt2_erfinv(const Array& x);
+/// 1/(1 + exp(-x)), its inverse log(x/(1 - x)), x sigmoid(x), log(1 + exp(x)).
+Array sigmoid(const Array& x);
+Array logit(const Array& x);
+Array silu(const Array& x);
+Array softplus(const Array& x);
+/// x Phi(x) with Phi the normal distribution; and its tanh form, the constants as exact reals.
+Array gelu(const Array& x);
+Array gelu_tanh(const Array& x);
+/// Derivatives at x.
+Array tanh_derivative(const Array& x);
+Array sigmoid_derivative(const Array& x);
+Array silu_derivative(const Array& x);
+Array gelu_derivative(const Array& x);
+Array gelu_tanh_derivative(const Array& x);
+
 }  // namespace eadem

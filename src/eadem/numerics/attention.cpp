@@ -77,25 +77,19 @@ class Query {
   }
   static T positive_zero(T y) { return to_double(y) == 0 ? T{} : y; }
 
-  // The page of key j, or nothing.
-  std::optional<std::int64_t> page(std::int64_t j) const {
-    const std::int64_t name =
-        x_.pages.as<std::int32_t>()[b_ * x_.pages.strides[0] + j / kKeyBlock * x_.pages.strides[1]];
-    if (name < 0 || name >= x_.k.shape[0]) return std::nullopt;
-    return name;
-  }
+  std::int64_t page(std::int64_t j) const { return page_at(x_.pages, b_, j, x_.k.shape[0]); }
   T key(std::int64_t j, std::int64_t d) const {
     if (!x_.pages.data) return *at<T>(x_.k, b_, kv_head_, j, d);
-    return x_.k.as<T>()[key_page_index(kDTypeOf<T>, heads_, head_size_, *page(j), kv_head_, j % kKeyBlock, d)];
+    return x_.k.as<T>()[key_page_index(kDTypeOf<T>, heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
   }
   T value(std::int64_t j, std::int64_t d) const {
     if (!x_.pages.data) return *at<T>(x_.v, b_, kv_head_, j, d);
-    return x_.v.as<T>()[value_page_index(kDTypeOf<T>, heads_, head_size_, *page(j), kv_head_, j % kKeyBlock, d)];
+    return x_.v.as<T>()[value_page_index(kDTypeOf<T>, heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
   }
 
   // The score of key j; nothing if it is invisible.
   std::optional<W> score(std::int64_t j) const {
-    if (x_.pages.data && !page(j)) return std::nullopt;
+    if (x_.pages.data && page(j) < 0) return std::nullopt;
     if (x_.mask.data && !*broadcast_at<bool>(x_.mask, b_, h_, i_, j)) return std::nullopt;
     const W dot = contract<T>([&](std::int64_t d) { return widen(*at<T>(x_.q, b_, h_, i_, d)); },
                               [&](std::int64_t d) { return widen(key(j, d)); }, head_size_);
@@ -116,6 +110,7 @@ class Query {
 
   State<W> chunk(std::int64_t first, const KeyRange& range) const {
     State<W> state;
+    if (first + kKeyBlock * kChunkBlocks <= range.first) return state;  // trimmed or outside the window: nothing
     state.acc.assign(static_cast<std::size_t>(head_size_), 0);
     for (std::int64_t block = 0; block < kChunkBlocks; ++block) apply_block(state, first + block * kKeyBlock, range);
     return state;
@@ -192,6 +187,12 @@ Shape value_page_shape(DType dtype, std::int64_t pages, std::int64_t kv_heads, s
   return {pages, kv_heads, kKeyBlock / 2, head_size, 2};
 }
 
+std::int64_t page_at(const TensorView& pages, std::int64_t b, std::int64_t position, std::int64_t pool) {
+  if (position < 0 || position / kKeyBlock >= pages.shape[1]) return -1;
+  const std::int64_t name = pages.as<std::int32_t>()[b * pages.strides[0] + position / kKeyBlock * pages.strides[1]];
+  return name >= 0 && name < pool ? name : -1;
+}
+
 std::int64_t integer_at(const TensorView& vector, std::int64_t b, std::int64_t absent) {
   if (!vector.data) return absent;
   const std::int64_t offset = b * vector.strides[0];
@@ -237,10 +238,8 @@ void append_to_pages(const PageAppend& x) {
       const std::int64_t count = std::clamp<std::int64_t>(integer_at(x.count, b, rows), 0, rows);
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t position = first + i;
-        if (position < 0 || position / kKeyBlock >= x.pages.shape[1]) continue;
-        const std::int64_t page =
-            x.pages.as<std::int32_t>()[b * x.pages.strides[0] + position / kKeyBlock * x.pages.strides[1]];
-        if (page < 0 || page >= x.pool.shape[0]) continue;
+        const std::int64_t page = page_at(x.pages, b, position, x.pool.shape[0]);
+        if (page < 0) continue;
         const auto index = x.values ? value_page_index : key_page_index;
         for (std::int64_t h = 0; h < heads; ++h) {
           const T* from = x.fresh.as<T>() + b * x.fresh.strides[0] + h * x.fresh.strides[1] + i * x.fresh.strides[2];

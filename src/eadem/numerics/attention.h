@@ -108,6 +108,9 @@ void append_to_pages(const PageAppend&);
 /// The definition of attention. Operands must be valid (ops/attention.cpp checks them).
 void attention(const AttentionOperands&, const AttentionOptions&);
 
+/// The page that holds `position` of batch row b, or -1 when there is none among the pool's.
+std::int64_t page_at(const TensorView& pages, std::int64_t b, std::int64_t position, std::int64_t pool);
+
 /// Element b of an i32 or i64 vector; `absent` when there is none.
 std::int64_t integer_at(const TensorView& vector, std::int64_t b, std::int64_t absent);
 

@@ -1,0 +1,288 @@
+// The products of bf16 attention with AVX512-BF16. vdpbf16ps adds, in each lane, first the product of the odd slots to
+// the sum and then that of the even slots, each as a fused multiply-add. With term k in the odd slot and k + 2 in the
+// even slot it runs one of the two chains of a 16-bit step, so terms come in quads: a word e = (k, k + 2) for the chain
+// over even k, a word o = (k + 1, k + 3) for the odd one.
+
+#include "eadem/kernels/attention/tile.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+
+#define EADEM_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")))
+
+namespace eadem::kernels {
+namespace {
+
+using namespace attention_detail;
+using std::uint16_t;
+using std::uint32_t;
+
+constexpr std::int64_t kStepQuads = 8;
+
+struct Words {
+  const uint32_t* a;
+  std::int64_t lda;
+  const uint32_t* b;
+  std::int64_t ldb;
+  float* c;
+  std::int64_t ldc;
+  std::int64_t first, end;  // quads
+  bool accumulate;
+};
+
+EADEM_AVX512_BF16 inline __m512bh words(__m512i x) {
+  return reinterpret_cast<__m512bh>(x);
+}
+
+template <int kRows, int kVectors>
+EADEM_AVX512_BF16 inline void steps(const Words& w) {
+  bool accumulate = w.accumulate;
+  for (std::int64_t q = w.first; q < w.end; q += kStepQuads) {
+    const std::int64_t end = std::min(w.end, q + kStepQuads);
+    __m512 even[kRows][kVectors], odd[kRows][kVectors];
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < kVectors; ++c) even[r][c] = odd[r][c] = _mm512_setzero_ps();
+    for (std::int64_t k = q; k < end; ++k) {
+      const uint32_t* b = w.b + k * 2 * w.ldb;
+      __m512bh b_even[kVectors], b_odd[kVectors];
+      for (int c = 0; c < kVectors; ++c) b_even[c] = words(_mm512_loadu_si512(b + c * 16));
+      for (int c = 0; c < kVectors; ++c) b_odd[c] = words(_mm512_loadu_si512(b + w.ldb + c * 16));
+      for (int r = 0; r < kRows; ++r) {
+        const uint32_t* a = w.a + r * w.lda + k * 2;
+        const __m512bh a_even = words(_mm512_set1_epi32(static_cast<int>(a[0])));
+        const __m512bh a_odd = words(_mm512_set1_epi32(static_cast<int>(a[1])));
+        for (int c = 0; c < kVectors; ++c) even[r][c] = _mm512_dpbf16_ps(even[r][c], a_even, b_even[c]);
+        for (int c = 0; c < kVectors; ++c) odd[r][c] = _mm512_dpbf16_ps(odd[r][c], a_odd, b_odd[c]);
+      }
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int c = 0; c < kVectors; ++c) {
+        float* to = w.c + r * w.ldc + c * 16;
+        const __m512 step = _mm512_add_ps(even[r][c], odd[r][c]);
+        _mm512_storeu_ps(to, accumulate ? _mm512_add_ps(_mm512_loadu_ps(to), step) : step);
+      }
+    accumulate = true;
+  }
+}
+
+template <int kRows, int kVectors>
+EADEM_AVX512_BF16 void rows_by_columns(Words w, std::int64_t columns) {
+  for (; columns >= kVectors * 16; columns -= kVectors * 16, w.b += kVectors * 16, w.c += kVectors * 16)
+    steps<kRows, kVectors>(w);
+  for (; columns > 0; columns -= 16, w.b += 16, w.c += 16) steps<kRows, 1>(w);
+}
+
+void product(const uint32_t* a, std::int64_t lda, const uint32_t* b, std::int64_t ldb, std::int64_t first_quad,
+             std::int64_t end_quad, std::int64_t rows, std::int64_t first_column, std::int64_t end_column, float* c,
+             std::int64_t ldc, bool accumulate) {
+  Words w{a, lda, b + first_column, ldb, c + first_column, ldc, first_quad, end_quad, accumulate};
+  const std::int64_t columns = end_column - first_column;
+  for (; rows >= 4; rows -= 4, w.a += 4 * lda, w.c += 4 * ldc) rows_by_columns<4, 2>(w, columns);
+  for (; rows >= 2; rows -= 2, w.a += 2 * lda, w.c += 2 * ldc) rows_by_columns<2, 4>(w, columns);
+  if (rows == 1) rows_by_columns<1, 4>(w, columns);
+}
+
+// Puts each quad of bf16 (0 1 2 3) into the words' order (2 0 3 1).
+EADEM_AVX512_BF16 inline __m256i quads_of(__m256bh x) {
+  const __m128i order = _mm_setr_epi8(4, 5, 0, 1, 6, 7, 2, 3, 12, 13, 8, 9, 14, 15, 10, 11);
+  return _mm256_shuffle_epi8(reinterpret_cast<__m256i>(x), _mm256_broadcastsi128_si256(order));
+}
+
+EADEM_AVX512_BF16 void split(float* p, std::int64_t lo, std::int64_t hi) {
+  alignas(64) uint32_t both[kKeys];
+  for (std::int64_t j = lo; j < hi; j += 16) {
+    const __m512 x = _mm512_load_ps(p + j);
+    const __m256bh high = _mm512_cvtneps_pbh(x);
+    const __m512i widened = _mm512_slli_epi32(_mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(high)), 16);
+    const __m256bh low = _mm512_cvtneps_pbh(_mm512_sub_ps(x, _mm512_castsi512_ps(widened)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(both + j / 2), quads_of(high));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(both + (kKeys + j) / 2), quads_of(low));
+  }
+  std::memcpy(p + lo / 2, both + lo / 2, static_cast<std::size_t>(hi - lo) * 2);
+  std::memcpy(p + (kKeys + lo) / 2, both + (kKeys + lo) / 2, static_cast<std::size_t>(hi - lo) * 2);
+}
+
+constexpr uint32_t word(uint32_t first, uint32_t second) {
+  return second | first << 16;
+}
+
+// The least and the greatest magnitude of the non-zero elements seen.
+struct Magnitudes {
+  uint16_t least = 0x7fff, greatest = 0;
+  int least_exponent() const { return least >> 7; }
+  bool finite() const { return greatest < 0x7f80; }
+};
+EADEM_AVX512_BF16 void note(Magnitudes& seen, const uint16_t* x, std::int64_t count) {
+  uint16_t least = seen.least, greatest = seen.greatest;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const uint16_t magnitude = x[i] & 0x7fff;
+    const uint16_t unless_zero = magnitude == 0 ? 0x7fff : magnitude;
+    least = unless_zero < least ? unless_zero : least;
+    greatest = magnitude > greatest ? magnitude : greatest;
+  }
+  seen = {least, greatest};
+}
+
+const uint16_t* contiguous(const uint16_t* from, std::int64_t stride, std::int64_t count, uint16_t* room) {
+  if (stride == 1) return from;
+  for (std::int64_t i = 0; i < count; ++i) room[i] = from[i * stride];
+  return room;
+}
+
+// quads[n] = the two words of elements 4n .. 4n + 3 of a row; a short last quad is filled with zeros.
+EADEM_AVX512_BF16 void row_words(const uint16_t* x, std::int64_t count, uint32_t* out) {
+  std::int64_t n = 0;
+  for (; (n + 1) * 4 <= count; ++n) {
+    out[2 * n] = word(x[4 * n], x[4 * n + 2]);
+    out[2 * n + 1] = word(x[4 * n + 1], x[4 * n + 3]);
+  }
+  if (n * 4 == count) return;
+  uint16_t last[4] = {};
+  std::copy(x + 4 * n, x + count, last);
+  out[2 * n] = word(last[0], last[2]);
+  out[2 * n + 1] = word(last[1], last[3]);
+}
+
+// What packing one block needs to know.
+struct Source {
+  const Problem& g;
+  const BlockPlace& place;
+  std::int64_t lo, hi;  // the keys that exist
+  std::int64_t page;    // or -1
+  uint16_t* room;       // 5 rows
+
+  const uint16_t* dense(const TensorView& x, std::int64_t j, uint16_t* to) const {
+    const uint16_t* from =
+        x.as<uint16_t>() + place.b * x.strides[0] + place.head * x.strides[1] + (place.first_key + j) * x.strides[2];
+    return contiguous(from, x.strides[3], g.head_size, to);
+  }
+  const uint32_t* page_words(const TensorView& x) const {
+    const std::int64_t panel = page * g.kv_heads + place.head;
+    const bool keys = &x == &g.x.k;
+    return x.as<uint32_t>() + panel * (keys ? (g.head_size + 1) / 2 * kKeys : kKeys / 2 * g.head_size);
+  }
+};
+
+EADEM_AVX512_BF16 void join_pairs(const uint32_t* x, const uint32_t* y, std::int64_t count, uint32_t* even,
+                                  uint32_t* odd) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    even[i] = x[i] << 16 | (y[i] & 0xffff);
+    odd[i] = (x[i] & 0xffff0000u) | y[i] >> 16;
+  }
+}
+
+EADEM_AVX512_BF16 void pack_keys(const Source& from, uint32_t* k, Magnitudes& seen) {
+  const std::int64_t head_size = from.g.head_size, quads = (head_size + 3) / 4;
+  if (from.lo > 0 || from.hi < kKeys) std::fill(k, k + quads * 2 * kKeys, 0u);
+  if (from.page < 0) {
+    uint32_t* row = reinterpret_cast<uint32_t*>(from.room + from.g.columns);
+    for (std::int64_t j = from.lo; j < from.hi; ++j) {
+      const uint16_t* x = from.dense(from.g.x.k, j, from.room);
+      note(seen, x, head_size);
+      row_words(x, head_size, row);
+      for (std::int64_t n = 0; n < 2 * quads; ++n) k[n * kKeys + j] = row[n];
+    }
+    return;
+  }
+  alignas(64) static constexpr uint32_t kZeros[kKeys] = {};
+  const uint32_t* pairs = from.page_words(from.g.x.k);
+  for (std::int64_t n = 0; n < quads; ++n) {
+    const uint32_t* x = pairs + 2 * n * kKeys + from.lo;
+    const uint32_t* y = 2 * n + 1 < (head_size + 1) / 2 ? x + kKeys : kZeros;
+    uint32_t* even = k + 2 * n * kKeys + from.lo;
+    join_pairs(x, y, from.hi - from.lo, even, even + kKeys);
+    note(seen, reinterpret_cast<const uint16_t*>(even), 2 * (from.hi - from.lo));
+    note(seen, reinterpret_cast<const uint16_t*>(even + kKeys), 2 * (from.hi - from.lo));
+  }
+}
+
+EADEM_AVX512_BF16 void pack_values(const Source& from, uint32_t* v, Magnitudes& seen) {
+  const std::int64_t head_size = from.g.head_size, columns = from.g.columns;
+  for (std::int64_t n = 0; n < kKeys / 4; ++n) {
+    uint32_t* even = v + 2 * n * columns;
+    uint32_t* odd = even + columns;
+    const bool whole = from.lo <= 4 * n && 4 * n + 4 <= from.hi;
+    if (from.page >= 0 && whole) {
+      const uint32_t* x = from.page_words(from.g.x.v) + 2 * n * head_size;
+      join_pairs(x, x + head_size, head_size, even, odd);
+    } else {
+      const uint16_t* rows[4];
+      for (std::int64_t i = 0; i < 4; ++i) {
+        const std::int64_t j = 4 * n + i;
+        uint16_t* room = from.room + i * columns;
+        if (j < from.lo || j >= from.hi) {
+          std::fill(room, room + head_size, uint16_t{0});
+          rows[i] = room;
+        } else if (from.page < 0) {
+          rows[i] = from.dense(from.g.x.v, j, room);
+        } else {
+          const uint32_t* pairs = from.page_words(from.g.x.v) + j / 2 * head_size;
+          for (std::int64_t d = 0; d < head_size; ++d) room[d] = static_cast<uint16_t>(pairs[d] >> (j % 2 * 16));
+          rows[i] = room;
+        }
+      }
+      for (std::int64_t d = 0; d < head_size; ++d) {
+        even[d] = word(rows[0][d], rows[2][d]);
+        odd[d] = word(rows[1][d], rows[3][d]);
+      }
+    }
+    std::fill(even + head_size, odd, 0u);
+    std::fill(odd + head_size, odd + columns, 0u);
+    note(seen, reinterpret_cast<const uint16_t*>(even), 4 * columns);
+  }
+}
+
+bool pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
+  if (g.head_size > 256) return false;  // the tree over blocks of 256 is the wide body's
+  const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
+  const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
+  alignas(64) uint16_t room[5 * 256];
+  const Source from{g, place, lo, hi, g.x.pages.data ? page_of(g, place.b, place.first_key) : -1, room};
+  Magnitudes keys, values;
+  pack_keys(from, static_cast<uint32_t*>(block.k), keys);
+  pack_values(from, static_cast<uint32_t*>(block.v), values);
+  block.paired = true;
+  block.finite = values.finite();
+  block.least_exponent = keys.least_exponent();
+  return block.finite && values.least_exponent() >= kLeastValueExponent && block.least_exponent > 0;
+}
+
+void pack_queries(const Problem& g, Tile& t) {
+  if (g.head_size > 256) return;
+  const TensorView& q = g.x.q;
+  const std::int64_t quads = (g.head_size + 3) / 4;
+  uint16_t room[256];
+  Magnitudes seen;
+  for (std::int64_t row = 0; row < t.rows; ++row) {
+    const std::int64_t h = t.head * g.group + (t.first_row + row) / g.queries, i = (t.first_row + row) % g.queries;
+    const uint16_t* from = q.as<uint16_t>() + t.b * q.strides[0] + h * q.strides[1] + i * q.strides[2];
+    const uint16_t* x = contiguous(from, q.strides[3], g.head_size, room);
+    note(seen, x, g.head_size);
+    row_words(x, g.head_size, t.pairs + row * quads * 2);
+  }
+  // A subnormal may meet any key: then no block will do.
+  t.least_exponent = seen.least_exponent() > 0 ? seen.least_exponent() : -kLeastExponents;
+}
+
+constexpr PairedBody kBody{pack, pack_queries, product, split};
+
+}  // namespace
+
+const PairedBody* attention_detail::paired_body() {
+  return &kBody;
+}
+
+}  // namespace eadem::kernels
+
+#else
+
+namespace eadem::kernels {
+const attention_detail::PairedBody* attention_detail::paired_body() {
+  return nullptr;
+}
+}  // namespace eadem::kernels
+
+#endif

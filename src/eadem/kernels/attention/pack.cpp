@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "eadem/kernels/attention/tile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "eadem/kernels/attention/pack.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+HWY_BEFORE_NAMESPACE();
+namespace eadem::kernels::HWY_NAMESPACE {
+#if EADEM_HWY_TARGET
+namespace hn = hwy::HWY_NAMESPACE;
+using namespace attention_detail;
+using numerics::Wide;
+
+// Plain loops here: the compiler turns them into the target's vectors, except for f16.
+template <class T>
+void widen_row(const T* from, std::int64_t stride, std::int64_t count, Wide<T>* to) {
+  std::int64_t i = 0;
+  if constexpr (std::same_as<T, float16>) {
+    const hn::ScalableTag<float> d;
+    const hn::Rebind<hwy::float16_t, decltype(d)> d16;
+    constexpr std::int64_t kLanes = hn::MaxLanes(d);
+    for (; stride == 1 && i + kLanes <= count; i += kLanes)
+      hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from) + i)), d, to + i);
+  }
+  if (stride == 1) {
+    for (; i < count; ++i) to[i] = numerics::widen(from[i]);
+  } else {
+    for (; i < count; ++i) to[i] = numerics::widen(from[i * stride]);
+  }
+}
+
+template <class T>
+void pack_dense(const Problem& g, const BlockPlace& place, std::int64_t lo, std::int64_t hi, Wide<T>* k, Wide<T>* v) {
+  using W = Wide<T>;
+  const auto row = [&](const TensorView& x, std::int64_t j) {
+    return x.as<T>() + place.b * x.strides[0] + place.head * x.strides[1] + (place.first_key + j) * x.strides[2];
+  };
+  constexpr std::int64_t kPart = 64;  // elements of 16 keys at a time, so that both sides of the transpose lie in L1
+  alignas(64) W part[16][kPart];
+  for (std::int64_t first = lo / 16 * 16; first < hi; first += 16) {
+    const std::int64_t from = std::max(lo, first), to = std::min(hi, first + 16);
+    for (std::int64_t d0 = 0; d0 < g.head_size; d0 += kPart) {
+      const std::int64_t count = std::min(kPart, g.head_size - d0);
+      for (std::int64_t j = from; j < to; ++j)
+        widen_row(row(g.x.k, j) + d0 * g.x.k.strides[3], g.x.k.strides[3], count, part[j - first]);
+      for (std::int64_t d = 0; d < count; ++d)
+        for (std::int64_t j = from; j < to; ++j) k[(d0 + d) * kKeys + j] = part[j - first][d];
+    }
+  }
+  for (std::int64_t j = lo; j < hi; ++j) widen_row(row(g.x.v, j), g.x.v.strides[3], g.head_size, v + j * g.columns);
+}
+
+template <class T>
+void pack_pages(const Problem& g, const BlockPlace& place, std::int64_t lo, std::int64_t hi, Wide<T>* k, Wide<T>* v) {
+  const std::int64_t page = page_of(g, place.b, place.first_key);
+  const auto element = [&](auto index, std::int64_t slot, std::int64_t d) {
+    return index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, slot, d);
+  };
+  const T* keys = g.x.k.as<T>();
+  const T* values = g.x.v.as<T>();
+  for (std::int64_t d = 0; d < g.head_size; ++d)
+    widen_row(keys + element(numerics::key_page_index, lo, d), Float16<T> ? 2 : 1, hi - lo, k + d * kKeys + lo);
+  for (std::int64_t j = lo; j < hi; ++j)
+    widen_row(values + element(numerics::value_page_index, j, 0), Float16<T> ? 2 : 1, g.head_size, v + j * g.columns);
+}
+
+template <class W>
+bool all_finite(const W* v, std::int64_t count) {
+  using Bits = std::conditional_t<sizeof(W) == 4, std::uint32_t, std::uint64_t>;
+  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<W>::infinity());
+  Bits bad = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    bad |= static_cast<Bits>((std::bit_cast<Bits>(v[i]) & kExponent) == kExponent);
+  return bad == 0;
+}
+
+template <class T>
+void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
+  using W = Wide<T>;
+  const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
+  const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
+  block.paired = false;
+  if (!Float16<T> && g.x.pages.data && lo == 0 && hi == kKeys && g.columns == g.head_size) {
+    const std::int64_t page = page_of(g, place.b, place.first_key);
+    block.k = g.x.k.as<W>() + numerics::key_page_index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, 0, 0);
+    block.v = g.x.v.as<W>() + numerics::value_page_index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, 0, 0);
+  } else {
+    W* const k = static_cast<W*>(block.k);
+    W* const v = static_cast<W*>(block.v);
+    if (lo > 0 || hi < kKeys) std::fill(k, k + g.head_size * kKeys, W{0});
+    if (lo > 0 || hi < kKeys || g.columns > g.head_size) std::fill(v, v + kKeys * g.columns, W{0});
+    if (g.x.pages.data)
+      pack_pages<T>(g, place, lo, hi, k, v);
+    else
+      pack_dense<T>(g, place, lo, hi, k, v);
+  }
+  block.finite = all_finite(static_cast<const W*>(block.v), kKeys * g.columns);
+}
+
+Pack pack_for(DType dtype) {
+  return visit_floating(dtype, []<class T>(std::type_identity<T>) -> Pack { return &pack<T>; });
+}
+
+#endif  // EADEM_HWY_TARGET
+}  // namespace eadem::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace eadem::kernels {
+namespace {
+attention_detail::Pack no_pack(DType) {
+  return nullptr;
+}
+}  // namespace
+
+attention_detail::Pack attention_detail::pick_pack(DType dtype, Target target) {
+  static constexpr auto kPacks = EADEM_PER_TARGET(no_pack, pack_for);
+  return kPacks.pick(target)(dtype);
+}
+
+}  // namespace eadem::kernels
+#endif

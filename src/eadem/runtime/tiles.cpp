@@ -1,62 +1,251 @@
 #include "eadem/runtime/tiles.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "eadem/base/parallel.h"
-#include "eadem/numerics/rounding.h"
+#include "eadem/kernels/elementwise/widen.h"
 
 namespace eadem {
 namespace {
 
-// Copies elements [begin, begin + count) of the row-major order into `tile`, 16-bit floats widened.
-void load(const TensorView& x, std::int64_t begin, std::int64_t count, void* tile) {
-  const Shape strides = contiguous_strides(x.shape);
-  visit(x.dtype, [&]<class T>(std::type_identity<T>) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::int64_t offset = 0;
-      for (int axis = 0; axis < x.shape.rank(); ++axis)
-        offset += (begin + i) / strides[axis] % x.shape[axis] * x.strides[axis];
-      if constexpr (Float16<T>)
-        static_cast<float*>(tile)[i] = to_float(x.as<const T>()[offset]);
-      else
-        static_cast<T*>(tile)[i] = x.as<const T>()[offset];
-    }
-  });
+constexpr std::int64_t kTile = kernels::kTileElements;
+constexpr std::size_t kMaxValues = kMaxChainOperands + kMaxChainSteps;
+// Bytes moved that one thread should at least get, and from which on prefetching pays (beyond L2).
+constexpr std::int64_t kGrainBytes = 32768, kPrefetchBytes = 1 << 20;
+
+using Slot = std::byte[kTile * 8];
+
+// An operand over the collapsed axes.
+struct Operand {
+  const std::byte* data;
+  DType dtype;
+  std::int64_t size;
+  Shape strides;  // in elements
+  bool constant;  // one element, broadcast everywhere
+};
+
+// A chain with its axes collapsed: extents of one dropped, neighbours merged wherever every operand allows it.
+struct Plan {
+  std::span<const TileStep> steps;
+  std::span<const TensorView> results;
+  std::array<Operand, kMaxChainOperands> operands;
+  std::size_t operand_count;
+  Shape shape;  // at least one axis
+  std::int64_t elements;
+  std::int64_t inner;   // the last extent
+  std::int64_t rows;    // how many of them; tiles lie inside a row unless `crossing`
+  std::int64_t pieces;  // tiles of a row (crossing: of everything)
+  std::int64_t piece;   // elements of such a tile
+  bool crossing;        // rows shorter than a tile: tiles run across them
+  bool by_column;       // an operand runs along another axis: rows innermost, so that cache lines are reused
+  bool prefetch;
+};
+
+bool is_dense(const TensorView& x, const Shape& shape) {
+  return x.shape == shape && is_contiguous(x);
 }
 
-void store(const void* tile, std::int64_t count, const TensorView& result, std::int64_t begin) {
-  visit(result.dtype, [&]<class T>(std::type_identity<T>) {
-    if constexpr (Float16<T>) {
-      for (std::int64_t i = 0; i < count; ++i)
-        result.as<T>()[begin + i] = numerics::round_to<T>(static_cast<const float*>(tile)[i]);
+void collapse(Plan& plan, const Launch& launch) {
+  const Shape& full = launch.results[0].shape;
+  bool dense = true;
+  for (const TensorView& x : launch.operands) dense = dense && is_dense(x, full);
+  if (dense) {
+    plan.shape = Shape{plan.elements};
+    for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides = Shape{1};
+    return;
+  }
+  plan.shape = Shape();
+  const auto stride_of = [&](std::size_t k, int axis) { return launch.operands[k].strides[axis]; };
+  for (int axis = 0; axis < full.rank(); ++axis) {
+    if (full[axis] == 1) continue;
+    bool merges = !plan.shape.empty();
+    for (std::size_t k = 0; merges && k < plan.operand_count; ++k)
+      merges = plan.operands[k].strides.back() == stride_of(k, axis) * full[axis];
+    if (merges) {
+      plan.shape.back() *= full[axis];
+      for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.back() = stride_of(k, axis);
     } else {
-      std::copy_n(static_cast<const T*>(tile), count, result.as<T>() + begin);
+      plan.shape.push_back(full[axis]);
+      for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.push_back(stride_of(k, axis));
     }
-  });
+  }
+  if (!plan.shape.empty()) return;
+  plan.shape.push_back(1);
+  for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.push_back(1);
+}
+
+void make_plan(Plan& plan, std::span<const TileStep> steps, const Launch& launch) {
+  plan.steps = steps;
+  plan.results = launch.results;
+  plan.operand_count = launch.operands.size();
+  plan.elements = launch.results[0].elements();
+  for (std::size_t k = 0; k < plan.operand_count; ++k) {
+    const TensorView& x = launch.operands[k];
+    plan.operands[k] = {x.data, x.dtype, static_cast<std::int64_t>(size_of(x.dtype)), Shape(), false};
+  }
+  collapse(plan, launch);
+  const int last = plan.shape.rank() - 1;
+  plan.inner = plan.shape[last];
+  plan.by_column = false;
+  for (std::size_t k = 0; k < plan.operand_count; ++k) {
+    Operand& x = plan.operands[k];
+    x.constant = std::all_of(x.strides.begin(), x.strides.end(), [](std::int64_t stride) { return stride == 0; });
+    plan.by_column = plan.by_column || (x.strides[last] != 0 && x.strides[last] != 1);
+  }
+  plan.crossing = last > 0 && plan.inner < kTile;
+  plan.by_column = plan.by_column && last > 0 && !plan.crossing;
+  const std::int64_t run = plan.crossing ? plan.elements : plan.inner;
+  plan.rows = plan.crossing ? 1 : plan.elements / plan.inner;
+  plan.pieces = (run + kTile - 1) / kTile;
+  plan.piece = std::min(kTile, ((run + plan.pieces - 1) / plan.pieces + 15) / 16 * 16);
+  plan.pieces = (run + plan.piece - 1) / plan.piece;
+}
+
+struct Range {
+  std::int64_t begin, count;
+};
+
+Range tile_range(const Plan& plan, std::int64_t unit) {
+  const std::int64_t row = plan.by_column ? unit % plan.rows : unit / plan.pieces;
+  const std::int64_t piece = (plan.by_column ? unit / plan.rows : unit % plan.pieces) * plan.piece;
+  const std::int64_t run = plan.crossing ? plan.elements : plan.inner;
+  return {row * run + piece, std::min(plan.piece, run - piece)};
+}
+
+// Copies `count` elements `stride` apart to contiguous ones, 16-bit floats widened.
+void gather(const std::byte* data, DType dtype, std::int64_t stride, std::int64_t count, std::byte* to,
+            const kernels::WidenFns& widen) {
+  const auto n = static_cast<std::size_t>(count);
+  if (stride == 1 && dtype == DType::bf16)
+    return widen.widen_bf16(reinterpret_cast<const bfloat16*>(data), reinterpret_cast<float*>(to), n);
+  if (stride == 1 && dtype == DType::f16)
+    return widen.widen_f16(reinterpret_cast<const float16*>(data), reinterpret_cast<float*>(to), n);
+  const auto move = [&]<class T>(std::type_identity<T>, auto convert) {
+    const T* from = reinterpret_cast<const T*>(data);
+    auto* out = reinterpret_cast<decltype(convert(T{}))*>(to);
+    if (stride == 0)
+      std::fill_n(out, n, convert(*from));
+    else
+      for (std::int64_t i = 0; i < count; ++i) out[i] = convert(from[i * stride]);
+  };
+  constexpr auto same = [](auto x) { return x; };
+  if (dtype == DType::bf16) return move(std::type_identity<bfloat16>(), [](bfloat16 x) { return to_float(x); });
+  if (dtype == DType::f16) return move(std::type_identity<float16>(), [](float16 x) { return to_float(x); });
+  if (stride == 1) return static_cast<void>(std::memcpy(to, data, n * size_of(dtype)));
+  switch (size_of(dtype)) {
+    case 1: return move(std::type_identity<std::uint8_t>(), same);
+    case 2: return move(std::type_identity<std::uint16_t>(), same);
+    case 4: return move(std::type_identity<std::uint32_t>(), same);
+    default: return move(std::type_identity<std::uint64_t>(), same);
+  }
+}
+
+// Elements [begin, begin + count) of an operand as a tile: in place where they lie so, else gathered into `slot`.
+const std::byte* operand_tile(const Plan& plan, const Operand& x, Range range, std::byte* slot,
+                              const kernels::WidenFns& widen) {
+  const int last = plan.shape.rank() - 1;
+  Shape index = plan.shape;
+  std::int64_t rest = range.begin, offset = 0;
+  for (int axis = last; axis >= 0; --axis) {
+    index[axis] = axis == 0 ? rest : rest % plan.shape[axis];
+    rest = axis == 0 ? 0 : rest / plan.shape[axis];
+    offset += index[axis] * x.strides[axis];
+  }
+  const std::int64_t stride = x.strides[last], held = is_16_bit_float(x.dtype) ? 4 : x.size;
+  for (std::int64_t done = 0;;) {
+    const std::int64_t segment = std::min(range.count - done, plan.inner - index[last]);
+    const std::byte* data = x.data + offset * x.size;
+    if (segment == range.count && stride == 1 && !is_16_bit_float(x.dtype)) return data;
+    gather(data, x.dtype, stride, segment, slot + done * held, widen);
+    done += segment;
+    if (done == range.count) return slot;
+    // The next row's start.
+    offset -= index[last] * stride;
+    index[last] = 0;
+    for (int axis = last - 1; axis >= 0; --axis) {
+      offset += x.strides[axis];
+      if (++index[axis] < plan.shape[axis]) break;
+      offset -= index[axis] * x.strides[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+void prefetch_lines(const std::byte* data, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 0, 3);
+}
+void prefetch_lines_to_write(const std::byte* data, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 1, 3);
+}
+
+void prefetch(const Plan& plan, Range next) {
+  for (std::size_t k = 0; k < plan.operand_count; ++k) {
+    const Operand& x = plan.operands[k];
+    if (plan.shape.rank() == 1 && x.strides[0] == 1) prefetch_lines(x.data + next.begin * x.size, next.count * x.size);
+  }
+  for (const TensorView& result : plan.results) {
+    const auto size = static_cast<std::int64_t>(size_of(result.dtype));
+    prefetch_lines_to_write(result.data + next.begin * size, next.count * size);
+  }
+}
+
+void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const kernels::WidenFns& widen) {
+  alignas(64) Slot slots[kMaxValues];
+  std::array<const void*, kMaxValues> values;
+  for (std::size_t k = 0; k < plan.operand_count; ++k) {
+    values[k] = slots[k];
+    const Operand& x = plan.operands[k];
+    if (x.constant) gather(x.data, x.dtype, 0, std::min(plan.elements, plan.piece), slots[k], widen);
+  }
+  for (std::int64_t unit = first; unit < end; ++unit) {
+    const Range range = tile_range(plan, unit);
+    if (plan.prefetch && unit + 1 < end) prefetch(plan, tile_range(plan, unit + 1));
+    for (std::size_t k = 0; k < plan.operand_count; ++k)
+      if (!plan.operands[k].constant) values[k] = operand_tile(plan, plan.operands[k], range, slots[k], widen);
+    for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      const TileStep& step = plan.steps[s];
+      const std::size_t value = plan.operand_count + s;
+      const TensorView* result = step.result < 0 ? nullptr : &plan.results[static_cast<std::size_t>(step.result)];
+      std::byte* place =
+          result ? result->data + range.begin * static_cast<std::int64_t>(size_of(result->dtype)) : nullptr;
+      kernels::TileArgs args;
+      for (std::size_t i = 0; i < step.value_count; ++i) args.in[i] = values[step.values[i]];
+      args.out = result && !is_16_bit_float(step.dtype) ? place : slots[value];
+      args.count = static_cast<std::size_t>(range.count);
+      args.attributes = step.attributes;
+      step.fn(args);
+      values[value] = args.out;
+      if (result && step.dtype == DType::bf16)
+        widen.narrow_bf16(static_cast<const float*>(args.out), reinterpret_cast<bfloat16*>(place), args.count);
+      if (result && step.dtype == DType::f16)
+        widen.narrow_f16(static_cast<const float*>(args.out), reinterpret_cast<float16*>(place), args.count);
+    }
+  }
 }
 
 }  // namespace
 
+void run_tiles(std::span<const TileStep> steps, const Launch& launch) noexcept {
+  Plan plan;
+  plan.elements = launch.results[0].elements();
+  if (plan.elements == 0) return;
+  make_plan(plan, steps, launch);
+  std::int64_t bytes = 0;  // of an element everywhere
+  for (std::size_t k = 0; k < plan.operand_count; ++k) bytes += plan.operands[k].constant ? 0 : plan.operands[k].size;
+  for (const TensorView& result : launch.results) bytes += static_cast<std::int64_t>(size_of(result.dtype));
+  plan.prefetch = bytes * plan.elements >= kPrefetchBytes;
+  const kernels::WidenFns& widen = kernels::widen_fns();
+  const std::int64_t units = plan.rows * plan.pieces;
+  parallel_for(units, std::max<std::int64_t>(1, kGrainBytes / (bytes * plan.piece)),
+               [&](std::int64_t first, std::int64_t end) { run_units(plan, first, end, widen); });
+}
+
 void run_tile(kernels::TileFn fn, const Launch& launch) noexcept {
-  constexpr std::int64_t kTile = kernels::kTileElements;
-  const TensorView& result = launch.results[0];
-  const std::int64_t count = result.elements();
-  parallel_for((count + kTile - 1) / kTile, 16, [&](std::int64_t first, std::int64_t last) {
-    alignas(64) std::byte buffers[5][kTile * 8];
-    for (std::int64_t tile = first; tile < last; ++tile) {
-      kernels::TileArgs args;
-      const std::int64_t begin = tile * kTile, size = std::min(kTile, count - begin);
-      for (std::size_t i = 0; i < launch.operands.size(); ++i) {
-        load(launch.operands[i], begin, size, buffers[i]);
-        args.in[i] = buffers[i];
-      }
-      args.out = buffers[4];
-      args.count = static_cast<std::size_t>(size);
-      args.attributes = launch.attributes;
-      fn(args);
-      store(buffers[4], size, result, begin);
-    }
-  });
+  TileStep step{.fn = fn, .attributes = launch.attributes, .dtype = launch.results[0].dtype, .result = 0};
+  step.value_count = static_cast<std::uint8_t>(launch.operands.size());
+  for (std::uint8_t i = 0; i < step.value_count; ++i) step.values[i] = i;
+  run_tiles({&step, 1}, launch);
 }
 
 }  // namespace eadem

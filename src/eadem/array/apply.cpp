@@ -10,6 +10,7 @@ namespace {
 thread_local Mode current_mode = Mode::declared;
 thread_local bool use_reference = false;
 thread_local Observer* observer = nullptr;
+thread_local const ReplacementScope* replacement = nullptr;
 
 // Types and views of the operands on the stack; only the rare primitive of many operands goes to the heap.
 template <class T>
@@ -108,7 +109,17 @@ ObserverScope::~ObserverScope() {
   observer = saved_;
 }
 
-Arrays apply_all(const Primitive& primitive, std::span<const Array> operands, const void* attributes) {
+ReplacementScope::ReplacementScope(const Primitive& replaced, const Primitive& by)
+    : replaced_(replaced), replacement_(by), outer_(std::exchange(replacement, this)) {}
+ReplacementScope::~ReplacementScope() {
+  replacement = outer_;
+}
+
+Arrays apply_all(const Primitive& asked, std::span<const Array> operands, const void* attributes) {
+  const Primitive* found = &asked;
+  for (const ReplacementScope* scope = replacement; scope; scope = scope->outer_)
+    if (found == &scope->replaced_) found = &scope->replacement_;
+  const Primitive& primitive = *found;
   Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes)
                                                   : run_as_referee(primitive, operands, attributes);
   if (observer) observer->observe(primitive, results);

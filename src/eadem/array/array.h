@@ -100,6 +100,21 @@ class ObserverScope {
   Observer* saved_;
 };
 
+/// Makes `apply` on this thread run another primitive in place of one while it lives: how the auditor's tests plant
+/// faults.
+class ReplacementScope {
+ public:
+  ReplacementScope(const Primitive& replaced, const Primitive& replacement);
+  ~ReplacementScope();
+  ReplacementScope(const ReplacementScope&) = delete;
+  ReplacementScope& operator=(const ReplacementScope&) = delete;
+
+ private:
+  friend Arrays apply_all(const Primitive&, std::span<const Array>, const void*);
+  const Primitive &replaced_, &replacement_;
+  const ReplacementScope* outer_;
+};
+
 /// Runs a primitive on concrete operands; throws what its `infer` throws.
 Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes);
 Array apply(const Primitive&, std::span<const Array> operands, const void* attributes);

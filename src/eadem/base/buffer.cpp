@@ -29,12 +29,12 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-bool poison_requested() {
-  static const bool requested = [] {
+std::atomic<int>& poison() {
+  static std::atomic<int> byte = [] {
     const char* value = std::getenv("EADEM_POISON");
-    return value && *value && *value != '0';
+    return value && *value ? std::atoi(value) & 255 : -1;
   }();
-  return requested;
+  return byte;
 }
 
 // Freed blocks of equal capacity, kept by thread: a tiny operation's result costs no trip to the allocator, and a
@@ -89,6 +89,10 @@ std::size_t capacity_for(std::size_t bytes) {
 
 }  // namespace
 
+void Buffer::set_poison(int byte) {
+  poison().store(byte < 0 ? -1 : byte & 255);
+}
+
 BufferRef Buffer::allocate(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 62)) throw std::bad_alloc();
   auto* buffer = new Buffer;
@@ -104,7 +108,7 @@ BufferRef Buffer::allocate(std::size_t bytes) {
   buffer->data_ = data;
   buffer->size_ = bytes;
   buffer->capacity_ = capacity;
-  if (poison_requested()) std::memset(data, 0xfb, capacity);
+  if (const int byte = poison().load(std::memory_order_relaxed); byte >= 0) std::memset(data, byte, capacity);
   return reference;
 }
 
@@ -116,7 +120,9 @@ BufferRef Buffer::borrow(void* data, std::size_t bytes, std::shared_ptr<const vo
   return BufferRef(buffer);
 }
 
-Buffer::~Buffer() { delete prepared_.load(); }
+Buffer::~Buffer() {
+  delete prepared_.load();
+}
 
 void Buffer::release(Buffer* buffer) {
   if (buffer->capacity_ != 0 && !cache.keep(buffer->data_, buffer->capacity_)) std::free(buffer->data_);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "eadem/array/array.h"
+#include "eadem/kernels/quantized/packed.h"
 
 // The public operations. Axes may be negative; shapes broadcast as NumPy's where an operation says so; every bad
 // argument throws ShapeError, TypeError or ValueError that names the operation, what it needs and what it got.
@@ -243,5 +244,13 @@ Array sigmoid_derivative(const Array& x);
 Array silu_derivative(const Array& x);
 Array gelu_derivative(const Array& x);
 Array gelu_tanh_derivative(const Array& x);
+
+// ---- Quantized weights. ----
+
+/// x [..., K] times the transpose of packed weights [N, K], plus a bias [N]: [..., N] in `result` (default: x's dtype).
+Array quantized_linear(const Array& x, const kernels::PackedQuantized& w, const std::optional<Array>& bias = std::nullopt,
+                       std::optional<DType> result = std::nullopt);
+/// Rows of packed weights at integer indices (any shape), dequantized: [..., K].
+Array quantized_take(const kernels::PackedQuantized& w, const Array& indices, DType dtype);
 
 }  // namespace eadem

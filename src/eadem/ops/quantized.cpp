@@ -1,0 +1,269 @@
+#include "eadem/kernels/quantized/quantized.h"
+
+#include "eadem/kernels/move/copy.h"
+#include "eadem/numerics/quantized.h"
+#include "eadem/ops/catalog.h"
+#include "eadem/ops/indices.h"
+#include "eadem/ops/infer.h"
+#include "eadem/ops/ops.h"
+
+// quantized_linear and quantized_take: products with packed quantized weights, and their rows.
+
+namespace eadem {
+namespace {
+
+// What the bytes of a packed matrix mean, and the dtype of the result.
+struct QuantizedAttribute {
+  std::int64_t rows = 0, columns = 0, bits = 4, group = 32;
+  bool symmetric = false;
+  DType scales = DType::f16;
+  std::int64_t width = 4, code_bytes = 0, panel_bytes = 0;
+  std::optional<DType> result;
+  static constexpr auto fields() {
+    using Q = QuantizedAttribute;
+    return std::tuple(field("rows", &Q::rows), field("columns", &Q::columns), field("bits", &Q::bits),
+                      field("group", &Q::group), field("symmetric", &Q::symmetric), field("scales", &Q::scales),
+                      field("width", &Q::width), field("code_bytes", &Q::code_bytes),
+                      field("panel_bytes", &Q::panel_bytes), field("result", &Q::result));
+  }
+};
+
+QuantizedAttribute attribute_of(const kernels::PackedQuantized& w, std::optional<DType> result) {
+  return {.rows = w.rows,
+          .columns = w.columns,
+          .bits = w.format.bits,
+          .group = w.format.group,
+          .symmetric = w.format.symmetric,
+          .scales = w.format.scale_dtype,
+          .width = w.width,
+          .code_bytes = static_cast<std::int64_t>(w.code_bytes),
+          .panel_bytes = static_cast<std::int64_t>(w.panel_bytes),
+          .result = result};
+}
+
+kernels::PackedQuantized packed_of(const TensorView& bytes, const QuantizedAttribute& a) {
+  kernels::PackedQuantized w;
+  w.format = {static_cast<int>(a.bits), static_cast<int>(a.group), a.symmetric, a.scales};
+  w.rows = a.rows;
+  w.columns = a.columns;
+  w.width = static_cast<int>(a.width);
+  w.code_bytes = static_cast<std::size_t>(a.code_bytes);
+  w.panel_bytes = static_cast<std::size_t>(a.panel_bytes);
+  const auto size = static_cast<std::size_t>(bytes.elements());
+  if (is_contiguous(bytes) && reinterpret_cast<std::uintptr_t>(bytes.data) % 64 == 0) {
+    w.memory = Buffer::borrow(bytes.data, size, nullptr);
+  } else {  // nothing that pack() makes, but a program may hand on a window or a copy
+    w.memory = Buffer::allocate(size);
+    kernels::copy(bytes, contiguous_view(w.memory->data(), DType::u8, bytes.shape));
+  }
+  return w;
+}
+
+void require_packed(std::string_view operation, const TensorType& bytes, const QuantizedAttribute& a) {
+  const std::int64_t panels = (a.rows + kernels::kPanelRows - 1) / kernels::kPanelRows;
+  if (bytes.dtype != DType::u8 || bytes.shape != Shape{panels * a.panel_bytes})
+    fail<ShapeError>("[{}] packed weights [{},{}] of {} bits must be u8[{}], got {}", operation, a.rows, a.columns,
+                     a.bits, panels * a.panel_bytes, bytes);
+}
+
+// Under the FP64 referee, whose operands are f64, results are f64 whatever the program declared.
+DType result_of(const TensorType& x, const QuantizedAttribute& a) {
+  return x.dtype == DType::f64 ? x.dtype : a.result.value_or(x.dtype);
+}
+
+Types infer_linear(const Signature& s) {
+  if (s.operands.size() != 2 && s.operands.size() != 3)
+    fail<ValueError>("[quantized_linear] takes 2 or 3 operands, got {}", s.operands.size());
+  const auto& a = s.as<QuantizedAttribute>();
+  const TensorType& x = s.operands[0];
+  if (!is_floating(x.dtype)) fail<TypeError>("[quantized_linear] x must be floating, got {}", x);
+  if (x.shape.rank() < 1 || x.shape.back() != a.columns)
+    fail<ShapeError>("[quantized_linear] the last axis of x must be the weight's {} columns, got {}", a.columns, x);
+  require_packed("quantized_linear", s.operands[1], a);
+  if (s.operands.size() == 3 && (!is_floating(s.operands[2].dtype) || s.operands[2].shape != Shape{a.rows}))
+    fail<ShapeError>("[quantized_linear] the bias must be floating [{}], got {}", a.rows, s.operands[2]);
+  Shape shape = x.shape;
+  shape.back() = a.rows;
+  return {{result_of(x, a), shape}};
+}
+
+// Leading axes joined to one where strides allow; infer and the public function see to it that they do.
+TensorView as_matrix(TensorView x) {
+  const std::int64_t columns = x.shape.back(), rows = columns == 0 ? 0 : x.elements() / columns;
+  const int rank = x.shape.rank();
+  const std::int64_t row_stride = rank >= 2 ? x.strides[rank - 2] : columns, column_stride = x.strides.back();
+  x.shape = {rows, columns};
+  x.strides = {row_stride, column_stride};
+  return x;
+}
+
+bool joins_rows(const TensorView& x) {
+  for (int axis = 0; axis + 2 < x.shape.rank(); ++axis)
+    if (x.shape[axis] != 1 && x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]) return false;
+  return true;
+}
+
+// x as a matrix, its rows copied together when no single stride joins them.
+template <class F>
+void with_matrix(const TensorView& x, F&& f) {
+  if (joins_rows(x)) return f(as_matrix(x));
+  const BufferRef memory = Buffer::allocate(static_cast<std::size_t>(x.elements()) * size_of(x.dtype));
+  const TensorView packed = contiguous_view(memory->data(), x.dtype, x.shape);
+  std::byte* to = packed.data;
+  ops::for_each_index(x.shape, [&](const Shape& index) {
+    ops::move_element(x.dtype, ops::element_at(x, index), to);
+    to += size_of(x.dtype);
+  });
+  f(as_matrix(packed));
+}
+
+void reference_linear(const Launch& launch) {
+  const kernels::PackedQuantized w = packed_of(launch.operands[1], launch.as<QuantizedAttribute>());
+  const TensorView y = as_matrix(launch.results[0]);
+  with_matrix(launch.operands[0], [&](const TensorView& x) {
+    numerics::QuantizedRow row;
+    for (std::int64_t n = 0; n < w.rows; ++n) {
+      kernels::unpack_row(w, n, row);
+      visit_floating(x.dtype, [&]<class X>(std::type_identity<X>) {
+        for (std::int64_t m = 0; m < x.shape[0]; ++m) {
+          numerics::Wide<X> sum =
+              numerics::quantized_dot(x.as<const X>() + m * x.strides[0], x.strides[1], w.format, row);
+          if (launch.operands.size() == 3) {
+            const TensorView& bias = launch.operands[2];
+            visit_floating(bias.dtype, [&]<class B>(std::type_identity<B>) {
+              sum += static_cast<numerics::Wide<X>>(numerics::to_double(bias.as<const B>()[n * bias.strides[0]]));
+            });
+          }
+          visit_floating(y.dtype, [&]<class Y>(std::type_identity<Y>) {
+            y.as<Y>()[m * y.strides[0] + n] = numerics::round_to<Y>(sum);
+          });
+        }
+      });
+    }
+  });
+}
+
+void run_linear(const Launch& launch, Context&) noexcept {
+  const kernels::PackedQuantized w = packed_of(launch.operands[1], launch.as<QuantizedAttribute>());
+  with_matrix(launch.operands[0], [&](const TensorView& x) {
+    kernels::quantized_linear(x, w, as_matrix(launch.results[0]),
+                              launch.operands.size() == 3 ? &launch.operands[2] : nullptr);
+  });
+}
+
+Types infer_take(const Signature& s) {
+  ops::require_operands("quantized_take", s, 2);
+  const auto& a = s.as<QuantizedAttribute>();
+  require_packed("quantized_take", s.operands[0], a);
+  if (s.operands[1].dtype != DType::i64) fail<TypeError>("[quantized_take] indices must be i64, got {}", s.operands[1]);
+  if (a.rows == 0 && s.operands[1].shape.elements() != 0) fail<ShapeError>("[quantized_take] the weight has no rows");
+  Shape shape = s.operands[1].shape;
+  shape.push_back(a.columns);
+  return {{a.result.value_or(DType::f32), shape}};
+}
+
+// Indices as `take` reads them: negative ones from the end, the rest clamped.
+std::vector<std::int64_t> rows_of(const TensorView& indices, std::int64_t rows) {
+  std::vector<std::int64_t> ids;
+  ops::for_each_index(indices.shape, [&](const Shape& at) {
+    const std::int64_t id = *reinterpret_cast<const std::int64_t*>(ops::element_at(indices, at));
+    ids.push_back(std::clamp<std::int64_t>(id < 0 ? id + rows : id, 0, rows - 1));
+  });
+  return ids;
+}
+
+void reference_take(const Launch& launch) {
+  const kernels::PackedQuantized w = packed_of(launch.operands[0], launch.as<QuantizedAttribute>());
+  const TensorView y = as_matrix(launch.results[0]);
+  numerics::QuantizedRow row;
+  std::int64_t m = 0;
+  for (const std::int64_t id : rows_of(launch.operands[1], w.rows)) {
+    kernels::unpack_row(w, id, row);
+    visit_floating(y.dtype, [&]<class Y>(std::type_identity<Y>) {
+      numerics::dequantize_row(w.format, row, y.as<Y>() + m * w.columns);
+    });
+    ++m;
+  }
+}
+
+void run_take(const Launch& launch, Context&) noexcept {
+  const kernels::PackedQuantized w = packed_of(launch.operands[0], launch.as<QuantizedAttribute>());
+  const std::vector<std::int64_t> ids = rows_of(launch.operands[1], w.rows);
+  kernels::dequantize_rows(w, ids, as_matrix(launch.results[0]));
+}
+
+// Random bytes are packed weights where a code fills its bits: 4 and 8.
+QuantizedAttribute sample_weight(std::int64_t rows, std::int64_t columns, int bits, int group, bool symmetric,
+                                 std::optional<DType> result) {
+  const std::int64_t groups = columns / group;
+  const std::int64_t codes = columns * bits / 8 * kernels::kPanelRows;
+  const std::int64_t scales = groups * kernels::kPanelRows * 2 * (symmetric ? 1 : 2);
+  return {.rows = rows,
+          .columns = columns,
+          .bits = bits,
+          .group = group,
+          .symmetric = symmetric,
+          .scales = DType::f16,
+          .width = bits,
+          .code_bytes = codes,
+          .panel_bytes = (codes + scales + 63) / 64 * 64,
+          .result = result};
+}
+SampleOperand sample_bytes(const QuantizedAttribute& a) {
+  return {DType::u8, {(a.rows + 15) / 16 * a.panel_bytes}, Fill::wide};
+}
+
+}  // namespace
+
+constinit const Primitive prim::quantized_linear{
+    .name = "quantized_linear",
+    .summary = "x times the transpose of packed quantized weights, plus a bias.",
+    .attributes = &kAttributesOf<QuantizedAttribute>,
+    .infer = infer_linear,
+    .reference = reference_linear,
+    .run = Kernel{run_linear},
+    .samples = [](SampleSink& sink) {
+      const QuantizedAttribute q4 = sample_weight(19, 96, 4, 32, false, std::nullopt);
+      const QuantizedAttribute q8 = sample_weight(33, 64, 8, 32, true, DType::f32);
+      for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64}) {
+        sink.add({{dtype, {2, 3, 96}}, sample_bytes(q4)}, q4);
+        sink.add({{dtype, {1, 64}, Fill::edges}, sample_bytes(q8), {DType::f32, {33}}}, q8);
+      }
+      sink.add({{DType::bf16, {0, 96}}, sample_bytes(q4)}, q4);
+    }};
+constinit const Primitive prim::quantized_take{
+    .name = "quantized_take",
+    .summary = "Rows of packed quantized weights, dequantized.",
+    .attributes = &kAttributesOf<QuantizedAttribute>,
+    .infer = infer_take,
+    .reference = reference_take,
+    .run = Kernel{run_take},
+    .samples =
+        [](SampleSink& sink) {
+          for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64}) {
+            const QuantizedAttribute q = sample_weight(19, 96, 4, 32, false, dtype);
+            sink.add({sample_bytes(q), {DType::i64, {2, 3}, Fill::indices, 19}}, q);
+          }
+          const QuantizedAttribute q8 = sample_weight(33, 64, 8, 32, true, DType::bf16);
+          sink.add({sample_bytes(q8), {DType::i64, {0}}}, q8);
+        },
+    .promote = Promote::keep};
+
+Array quantized_linear(const Array& x, const kernels::PackedQuantized& w, const std::optional<Array>& bias,
+                       std::optional<DType> result) {
+  const Array bytes(w.memory, contiguous_view(w.memory->data(), DType::u8, {static_cast<std::int64_t>(w.bytes())}));
+  const QuantizedAttribute attributes = attribute_of(w, result);
+  return bias ? apply(prim::quantized_linear, {x, bytes, *bias}, attributes)
+              : apply(prim::quantized_linear, {x, bytes}, attributes);
+}
+
+Array quantized_take(const kernels::PackedQuantized& w, const Array& indices, DType dtype) {
+  const Array wide = ops::as_indices("quantized_take", indices);
+  for (const std::int64_t index : wide.data<std::int64_t>())
+    if (index < -w.rows || index >= w.rows)
+      fail<ValueError>("[quantized_take] index {} is out of range for {} rows", index, w.rows);
+  const Array bytes(w.memory, contiguous_view(w.memory->data(), DType::u8, {static_cast<std::int64_t>(w.bytes())}));
+  return apply(prim::quantized_take, {bytes, wide}, attribute_of(w, dtype));
+}
+
+}  // namespace eadem

@@ -88,6 +88,7 @@ TEST(ChatTemplate, UnknownTemplatesAreRefusedByName) {
   EXPECT_NE(message("").find("no chat template"), std::string::npos);
   EXPECT_NE(message(template_named("ChatML") + "</think>").find("reasoning"), std::string::npos);
   EXPECT_NE(message(template_named("ChatML") + "{{ default_system }}").find("makes up"), std::string::npos);
+  EXPECT_NE(message("{{ bos_token }}" + template_named("ChatML")).find("begin token"), std::string::npos);
   std::string dated = template_named("Llama 3.1");
   dated.replace(dated.find("26 Jul"), 6, "27 Jul");
   EXPECT_NE(message(dated).find("unknown date"), std::string::npos);

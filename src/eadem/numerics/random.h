@@ -91,28 +91,35 @@ T normal(Key key, std::uint64_t index) {
   return round_to<T>(sqrt2_erfinv(uniform<U>(key, index, least, U{1})));
 }
 
-/// A weighted draw: the first i with w_i > 0 and c_i > RN64(u c_n), c the ascending f64 chain of the weights; where
-/// rounding leaves none, the last i with w_i > 0. A weight of zero is never drawn. -1 when a weight is negative or
-/// NaN, or their sum is zero or not finite. u is in [0, 1).
-template <FloatingElement T>
-std::int64_t categorical(std::span<const T> weights, double u) {
+/// A weighted draw over weight(0) .. weight(count - 1), given as doubles: the first i with w_i > 0 and
+/// c_i > RN64(u c_n), c the ascending f64 chain of the weights; where rounding leaves none, the last i with w_i > 0. A
+/// weight of zero is never drawn. -1 when a weight is negative or NaN, or their sum is zero or not finite. u in [0, 1).
+template <class Weight>
+std::int64_t categorical(std::int64_t count, const Weight& weight, double u) {
   double sum = 0;
-  for (const T weight : weights) {
-    if (!(to_double(weight) >= 0)) return -1;
-    sum += to_double(weight);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double w = weight(i);
+    if (!(w >= 0)) return -1;
+    sum += w;
   }
   if (!(sum > 0) || sum - sum != 0) return -1;
   const double threshold = u * sum;
   double c = 0;
   std::int64_t last = -1;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double weight = to_double(weights[i]);
-    if (!(weight > 0)) continue;
-    c += weight;
-    last = static_cast<std::int64_t>(i);
-    if (c > threshold) return last;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double w = weight(i);
+    if (!(w > 0)) continue;
+    c += w;
+    last = i;
+    if (c > threshold) break;
   }
   return last;
+}
+template <FloatingElement T>
+std::int64_t categorical(std::span<const T> weights, double u) {
+  return categorical(
+      static_cast<std::int64_t>(weights.size()),
+      [&](std::int64_t i) { return to_double(weights[static_cast<std::size_t>(i)]); }, u);
 }
 
 }  // namespace eadem::numerics

@@ -244,6 +244,23 @@ Array sigmoid_derivative(const Array& x);
 Array silu_derivative(const Array& x);
 Array gelu_derivative(const Array& x);
 Array gelu_tanh_derivative(const Array& x);
+// ---- Random numbers (numerics.md section 8): pure functions of a key, u32[2] = (high, low); never of a hidden state. ----
+
+/// The key of a seed: jax.random.PRNGKey.
+Array random_key(std::uint64_t seed);
+/// `count` new keys, u32[count, 2]: jax.random.split. Key i does not depend on count.
+Array split_key(const Array& key, std::int64_t count = 2);
+/// A new key from a key and a number: jax.random.fold_in.
+Array fold_in(const Array& key, std::uint32_t data);
+/// Random bits; dtype u8, u16, u32 or u64: jax.random.bits.
+Array random_bits(const Array& key, const Shape& shape, DType dtype = DType::u32);
+/// Uniform on [low, high) before its rounding: jax.random.uniform on CPU.
+Array uniform(const Array& key, const Shape& shape, DType dtype = DType::f32, double low = 0, double high = 1);
+/// Standard normal; 16-bit types are drawn in f32 and rounded.
+Array normal(const Array& key, const Shape& shape, DType dtype = DType::f32);
+/// Draws along the last axis: weights [..., n], not negative and not all zero, and uniforms [...] in f64 in [0, 1) give
+/// i64 [...]. A weight of zero is never drawn; -1 where a row's weights or its uniform are not such.
+Array categorical(const Array& weights, const Array& uniforms);
 
 // ---- Quantized weights. ----
 

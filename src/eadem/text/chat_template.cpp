@@ -104,6 +104,7 @@ ChatTemplate ChatTemplate::recognise(std::string_view jinja, std::string_view so
   if (contains(text, "'<|im_start|>'+message.role+'\\n'+message.content+'<|im_end|>\\n'")) {
     result.shape_ = Shape::chatml;
     result.default_system_ = literal_system_message(jinja);
+    if (contains(text, "bos_token")) refuse("the chat template puts a begin token before ChatML");
     if (result.default_system_.empty() && (contains(text, "system_message") || contains(text, "default_system")))
       refuse("the chat template makes up a system message");
   } else if (contains(

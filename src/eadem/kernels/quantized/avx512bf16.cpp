@@ -13,6 +13,7 @@
 
 #define EADEM_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")))
 #define EADEM_INLINE EADEM_BF16 __attribute__((always_inline)) inline
+#define EADEM_LAMBDA EADEM_BF16 __attribute__((always_inline))
 
 namespace eadem::kernels::quantized {
 namespace {
@@ -24,7 +25,6 @@ EADEM_INLINE void unrolled(F&& f) {
   }
   (std::make_integer_sequence<int, N>{});
 }
-#define EADEM_LAMBDA EADEM_BF16 __attribute__((always_inline))
 
 EADEM_INLINE __m512 dot_pairs(__m512 sum, std::uint32_t x, __m512i codes) {
   return _mm512_dpbf16_ps(sum, (__m512bh)codes, (__m512bh)_mm512_set1_epi32(static_cast<int>(x)));
@@ -41,23 +41,31 @@ EADEM_INLINE __m512i code_table(int bits) {
   return _mm512_load_si512(table);
 }
 
-// The binary counter of section 4.3 over the blocks of one row and panel.
+// The binary counter of section 4.3 over the blocks of kCount sums that go side by side.
+template <int kCount>
 class Tree {
  public:
-  EADEM_INLINE void add(__m512 block) {
-    for (std::uint32_t count = count_++; count & 1; count >>= 1)
-      block = _mm512_add_ps(_mm512_load_ps(nodes_[--depth_]), block);
-    _mm512_store_ps(nodes_[depth_++], block);
+  EADEM_INLINE void add(const __m512 (&block)[kCount]) {
+    unrolled<kCount>([&](auto i) EADEM_LAMBDA { _mm512_store_ps(nodes_[depth_][i], block[i]); });
+    ++depth_;
+    for (std::uint32_t count = count_++; count & 1; count >>= 1) fold();
   }
-  EADEM_INLINE __m512 total() const {
-    if (depth_ == 0) return _mm512_setzero_ps();
-    __m512 sum = _mm512_load_ps(nodes_[depth_ - 1]);
-    for (int i = depth_ - 1; i-- > 0;) sum = _mm512_add_ps(_mm512_load_ps(nodes_[i]), sum);
-    return sum;
+  EADEM_INLINE void total(__m512 (&sum)[kCount]) {
+    while (depth_ > 1) fold();
+    unrolled<kCount>([&](auto i)
+                         EADEM_LAMBDA { sum[i] = depth_ ? _mm512_load_ps(nodes_[0][i]) : _mm512_setzero_ps(); });
   }
 
  private:
-  alignas(64) float nodes_[24][16];
+  EADEM_INLINE void fold() {
+    --depth_;
+    unrolled<kCount>([&](auto i) EADEM_LAMBDA {
+      _mm512_store_ps(nodes_[depth_ - 1][i],
+                      _mm512_add_ps(_mm512_load_ps(nodes_[depth_ - 1][i]), _mm512_load_ps(nodes_[depth_][i])));
+    });
+  }
+
+  alignas(64) float nodes_[24][kCount][16];  // K < 2^31
   int depth_ = 0;
   std::uint32_t count_ = 0;
 };
@@ -112,13 +120,11 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
   const auto mask = static_cast<std::int64_t>(w.format.group / kRun - 1);
   const std::int64_t runs = w.columns / kRun;
   __m512 codes[kRows], sum[kRows];
-  Tree tree[kRows];
+  Tree<kRows> tree;
   for (__m512& each : sum) each = _mm512_setzero_ps();
   const auto close_block = [&]() EADEM_BF16 {
-    for (int r = 0; r < kRows; ++r) {
-      tree[r].add(sum[r]);
-      sum[r] = _mm512_setzero_ps();
-    }
+    tree.add(sum);
+    for (__m512& each : sum) each = _mm512_setzero_ps();
   };
   const auto several = [&]<int kCount>(std::integral_constant<int, kCount>, std::int64_t run) EADEM_LAMBDA {
     const std::uint32_t *word = words + run * kWords, *x = task.pairs + run * (kRun / 2);
@@ -159,8 +165,9 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
   if constexpr (kAbreast > 1)
     for (; run < runs; ++run) several(std::integral_constant<int, 1>{}, run);
   if (w.columns % 256 != 0) close_block();
+  tree.total(sum);
   for (int r = 0; r < kRows; ++r)
-    if (r < task.rows) store(task, r, panel * 16, tree[r].total());
+    if (r < task.rows) store(task, r, panel * 16, sum[r]);
 }
 
 template <int kRun>
@@ -228,23 +235,19 @@ EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip
 
 inline constexpr int kTileRows = 6;
 
+template <bool kSymmetric, bool kOneStep>  // kOneStep: a group is one step of 32 (or 16) columns
 EADEM_BF16 void multiply(const Task& task, const Strip& strip, std::int64_t first, std::int64_t panel) {
   const PackedQuantized& w = *task.w;
-  const int run = std::min(w.format.group, 32), group_columns = w.format.group;
-  const bool symmetric = w.format.symmetric;
+  const int group_columns = w.format.group, run = kOneStep ? group_columns : 32;
   const std::ptrdiff_t x_stride = task.x_stride / 2;
   const std::uint32_t *x = task.pairs + first * x_stride, *codes = strip.codes;
-  __m512 sum[kTileRows][2], code_sum[kTileRows][2];
-  Tree tree[kTileRows][2];
-  for (auto& row : sum) row[0] = row[1] = _mm512_setzero_ps();
-  const auto close_block = [&]() EADEM_BF16 {
-    for (int r = 0; r < kTileRows; ++r)
-      for (int v = 0; v < 2; ++v) {
-        tree[r][v].add(sum[r][v]);
-        sum[r][v] = _mm512_setzero_ps();
-      }
+  const float *scales = strip.scales, *biases = strip.biases, *sums = task.sums + first * task.sums_stride;
+  __m512 sum[kTileRows * 2], codes_sum[kTileRows * 2];
+  Tree<kTileRows * 2> tree;
+  const auto reset = [&]() EADEM_LAMBDA {
+    unrolled<kTileRows * 2>([&](auto i) EADEM_LAMBDA { sum[i] = _mm512_setzero_ps(); });
   };
-  std::int64_t group = 0;
+  reset();
   for (std::int64_t k = 0; k < w.columns;) {
     __m512 chain[kTileRows][2][2];
     unrolled<kTileRows * 4>([&](auto i) EADEM_LAMBDA { chain[i / 4][i / 2 % 2][i % 2] = _mm512_setzero_ps(); });
@@ -257,35 +260,42 @@ EADEM_BF16 void multiply(const Task& task, const Strip& strip, std::int64_t firs
           chain[r][1][c] = dot_pairs(chain[r][1][c], pair, right);
         });
       });
-    const bool opens = (k & (group_columns - 1)) == 0;
-    k += run;
-    const bool closes = (k & (group_columns - 1)) == 0;
-    const float *scales = strip.scales + group * 32, *biases = strip.biases + group * 32;
-    unrolled<kTileRows>([&](auto r) EADEM_LAMBDA {
-      unrolled<2>([&](auto v) EADEM_LAMBDA {
-        __m512 q = _mm512_add_ps(chain[r][v][0], chain[r][v][1]);
-        if (!opens) q = _mm512_add_ps(code_sum[r][v], q);
-        if (!closes) {
-          code_sum[r][v] = q;
-          return;
-        }
-        const __m512 s = _mm512_load_ps(scales + 16 * v);
-        const __m512 t =
-            symmetric
-                ? _mm512_mul_ps(s, q)
-                : _mm512_fmadd_ps(s, q,
-                                  _mm512_mul_ps(_mm512_load_ps(biases + 16 * v),
-                                                _mm512_set1_ps(task.sums[(first + r) * task.sums_stride + group])));
-        sum[r][v] = _mm512_add_ps(sum[r][v], t);
-      });
+    const bool opens = kOneStep || (k & (group_columns - 1)) == 0;
+    unrolled<kTileRows * 2>([&](auto i) EADEM_LAMBDA {
+      const __m512 step = _mm512_add_ps(chain[i / 2][i % 2][0], chain[i / 2][i % 2][1]);
+      codes_sum[i] = opens ? step : _mm512_add_ps(codes_sum[i], step);
     });
-    if (closes) ++group;
-    if (k % 256 == 0) close_block();
+    k += run;
+    if (kOneStep || (k & (group_columns - 1)) == 0) {
+      const __m512 s[2] = {_mm512_load_ps(scales), _mm512_load_ps(scales + 16)};
+      const __m512 b[2] = {_mm512_load_ps(biases), _mm512_load_ps(biases + 16)};
+      unrolled<kTileRows>([&](auto r) EADEM_LAMBDA {
+        const __m512 x_sum = _mm512_set1_ps(kSymmetric ? 0.0f : sums[r * task.sums_stride]);
+        unrolled<2>([&](auto v) EADEM_LAMBDA {
+          const __m512 q = codes_sum[2 * r + v];
+          const __m512 t = kSymmetric ? _mm512_mul_ps(s[v], q) : _mm512_fmadd_ps(s[v], q, _mm512_mul_ps(b[v], x_sum));
+          sum[2 * r + v] = _mm512_add_ps(sum[2 * r + v], t);
+        });
+      });
+      scales += 32;
+      biases += 32;
+      ++sums;
+    }
+    if (k % 256 == 0 || k == w.columns) {
+      tree.add(sum);
+      reset();
+    }
   }
-  if (w.columns % 256 != 0) close_block();
-  for (int r = 0; r < kTileRows; ++r)
-    for (int v = 0; v < 2; ++v)
-      if (first + r < task.rows) store(task, first + r, panel * 16 + 16 * v, tree[r][v].total());
+  tree.total(sum);
+  for (int i = 0; i < kTileRows * 2; ++i)
+    if (first + i / 2 < task.rows) store(task, first + i / 2, panel * 16 + i % 2 * 16, sum[i]);
+}
+
+using Multiply = void (*)(const Task&, const Strip&, std::int64_t first, std::int64_t panel);
+Multiply multiply_for(const numerics::QuantizedFormat& format) {
+  const bool one_step = format.group <= 32;
+  if (format.symmetric) return one_step ? multiply<true, true> : multiply<true, false>;
+  return one_step ? multiply<false, true> : multiply<false, false>;
 }
 
 // Rows [first, first + count) of a task.
@@ -300,6 +310,20 @@ Task rows_of(const Task& task, std::int64_t first, std::int64_t count) {
 
 }  // namespace
 
+EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, std::uint32_t* pairs) {
+  const __m512i magnitude = _mm512_set1_epi16(0x7fff), one = _mm512_set1_epi16(1),
+                limit = _mm512_set1_epi16(0x0400 - 1);
+  __mmask32 tiny = 0;
+  for (std::int64_t k = 0; k < columns; k += 32, pairs += 16) {
+    const __m512i bits = _mm512_loadu_si512(x + k);  // columns come in groups of 32, or blocks of 256
+    // Zero wraps around to the largest number, so what is below the limit is tiny but not zero.
+    tiny |= _mm512_cmplt_epu16_mask(_mm512_sub_epi16(_mm512_and_si512(bits, magnitude), one), limit);
+    const __m512i paired = _mm512_shufflehi_epi16(_mm512_shufflelo_epi16(bits, 0x72), 0x72);  // 0 1 2 3 to 2 0 3 1
+    _mm512_storeu_si512(pairs, paired);
+  }
+  return tiny == 0;
+}
+
 void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   const bool plain =
       task.pairs && std::all_of(task.plain, task.plain + task.rows, [](std::uint8_t each) { return each; });
@@ -310,18 +334,26 @@ void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
 void prefill_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   if (!task.pairs) return kPrefill.avx512(task, begin, end);
   const PackedQuantized& w = *task.w;
-  const auto columns = static_cast<std::size_t>(w.columns), groups = static_cast<std::size_t>(w.groups());
-  auto* memory = static_cast<std::uint32_t*>(scratch(4, (columns * 16 + groups * 64) * 4));
-  auto* scales = reinterpret_cast<float*>(memory + columns * 16);
-  const Strip strip{memory, scales, scales + groups * 32};
+  // Several strips at a time, as many as leave room in the second-level cache, so that a tile of x serves them all.
+  const std::int64_t codes = w.columns * 16, scales = w.groups() * 32;
+  const std::int64_t count = std::clamp<std::int64_t>((256 << 10) / std::max<std::int64_t>(1, codes * 4), 1, 4);
+  auto* memory = static_cast<std::uint32_t*>(scratch(4, static_cast<std::size_t>(count * (codes + 2 * scales)) * 4));
+  const auto strip = [&](std::int64_t i) {
+    std::uint32_t* const at = memory + i * (codes + 2 * scales);
+    auto* const s = reinterpret_cast<float*>(at + codes);
+    return Strip{at, s, s + scales};
+  };
+  const Multiply tile = multiply_for(w.format);
   const auto plain = [&](std::int64_t first) {
     const std::uint8_t *from = task.plain + first, *to = task.plain + std::min(first + kTileRows, task.rows);
     return std::all_of(from, to, [](std::uint8_t each) { return each; });
   };
-  for (std::int64_t panel = begin; panel < end; panel += 2) {
-    unpack(w, panel, strip);
+  for (std::int64_t panel = begin; panel < end; panel += 2 * count) {
+    const std::int64_t strips = std::min(count, (end - panel + 1) / 2);
+    for (std::int64_t i = 0; i < strips; ++i) unpack(w, panel + 2 * i, strip(i));
     for (std::int64_t first = 0; first < task.rows; first += kTileRows)
-      if (plain(first)) multiply(task, strip, first, panel);
+      if (plain(first))
+        for (std::int64_t i = 0; i < strips; ++i) tile(task, strip(i), first, panel + 2 * i);
   }
   for (std::int64_t first = 0; first < task.rows; first += kTileRows)
     if (!plain(first))

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <new>
 
@@ -73,24 +72,40 @@ void widen_row(const TensorView& x, std::int64_t m, float* row) {
   });
 }
 
-// A row of bf16 values as the pairs of Task::pairs. Whether vdpbf16ps is exact on it: it flushes subnormals, so every
-// product and sum must be a multiple of 2^-126. Codes are integers, so that holds from |x| = 2^-119 on.
-bool pair_up(const float* row, std::int64_t columns, std::uint32_t* pairs) {
-  std::uint32_t tiny = 0;
-  for (std::int64_t k = 0; k < columns; k += 4, pairs += 2) {
-    std::uint32_t bits[4];
-    std::memcpy(bits, row + k, sizeof bits);
-    for (const std::uint32_t each : bits) tiny |= (each & 0x7fffffff) - 1 < 0x04000000 - 1;
-    pairs[0] = bits[0] | bits[2] >> 16;
-    pairs[1] = bits[1] | bits[3] >> 16;
-  }
-  return tiny == 0;
+#if defined(__x86_64__)
+bool takes_pairs(quantized::Body body, DType x, const PackedQuantized& w) {
+  return x == DType::bf16 && (body == &quantized::prefill_pairs || (body == &quantized::decode_pairs && w.width == 4));
 }
+
+// Row m of x as pairs; whether it is plain (see Task).
+bool pair_row(const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
+  const std::int64_t columns = x.shape[1], stride = x.strides[1];
+  if (m >= x.shape[0]) {
+    std::fill_n(pairs, columns / 2, 0u);
+    return true;
+  }
+  const bfloat16* row = x.as<const bfloat16>() + m * x.strides[0];
+  if (stride != 1) {
+    auto* copy = static_cast<bfloat16*>(quantized::scratch(0, static_cast<std::size_t>(columns) * sizeof(bfloat16)));
+    for (std::int64_t k = 0; k < columns; ++k) copy[k] = row[k * stride];
+    row = copy;
+  }
+  return quantized::pair_up(row, columns, pairs);
+}
+#else
+bool takes_pairs(quantized::Body, DType, const PackedQuantized&) {
+  return false;
+}
+bool pair_row(const TensorView&, std::int64_t, std::uint32_t*) {
+  return false;
+}
+#endif
 
 // X_g of one row; eight steps go side by side, for each is a chain of dependent additions.
 void sum_groups(const float* x, std::int64_t columns, int group, int chains, float* sums) {
   const int run = std::min(group, 32);
-  const std::int64_t runs = columns / run, runs_of_group = group / run;
+  const std::int64_t runs = columns / run, last_run = group / run - 1;
+  const int log_runs = std::popcount(static_cast<std::uint64_t>(last_run));  // a power of two
   constexpr int kAbreast = 8;
   for (std::int64_t first = 0; first < runs; first += kAbreast) {
     float even[kAbreast] = {}, odd[kAbreast] = {};
@@ -109,8 +124,8 @@ void sum_groups(const float* x, std::int64_t columns, int group, int chains, flo
       add(count);
     for (int i = 0; i < count; ++i) {
       const float step = chains == 2 ? even[i] + odd[i] : even[i];
-      float& sum = sums[(first + i) / runs_of_group];
-      sum = ((first + i) % runs_of_group == 0 ? 0.0f : sum) + step;
+      float& sum = sums[(first + i) >> log_runs];
+      sum = (((first + i) & last_run) == 0 ? 0.0f : sum) + step;
     }
   }
 }
@@ -177,8 +192,7 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   float* const sums = wide + allocated * task.x_stride;
   std::uint32_t* pairs = nullptr;
   std::uint8_t* plain = nullptr;
-  if (x.dtype == DType::bf16 &&
-      (body == &quantized::prefill_pairs || (body == &quantized::decode_pairs && w.width == 4))) {
+  if (takes_pairs(body, x.dtype, w)) {
     pairs = static_cast<std::uint32_t*>(
         quantized::scratch(5, static_cast<std::size_t>(allocated * (task.x_stride * 2 + 1))));
     plain = reinterpret_cast<std::uint8_t*>(pairs + allocated * task.x_stride / 2);
@@ -192,7 +206,7 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
                  for (std::int64_t m = begin; m < end; ++m) {
                    float* const row = wide + m * task.x_stride;
                    widen_row(x, m, row);
-                   if (pairs) plain[m] = pair_up(row, w.columns, pairs + m * task.x_stride / 2);
+                   if (pairs) plain[m] = pair_row(x, m, pairs + m * task.x_stride / 2);
                    if (m >= rows)
                      std::fill_n(sums + m * task.sums_stride, w.groups(), 0.0f);
                    else if (!w.format.symmetric)

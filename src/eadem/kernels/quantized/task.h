@@ -48,6 +48,10 @@ extern const PerTarget<Body> kDecode, kPrefill, kWide;
 void decode_pairs(const Task&, std::int64_t begin, std::int64_t end);
 void prefill_pairs(const Task&, std::int64_t begin, std::int64_t end);
 
+/// Writes a row of bf16 x as pairs; whether vdpbf16ps is exact on it. It flushes subnormals, so every product and sum
+/// must be a multiple of 2^-126: codes are integers, so that holds when |x| is zero or at least 2^-119.
+bool pair_up(const bfloat16* x, std::int64_t columns, std::uint32_t* pairs);
+
 /// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..5).
 void* scratch(int slot, std::size_t bytes);
 

@@ -18,6 +18,17 @@ struct AxesAttribute {
   Shape axes;
   static constexpr auto fields() { return std::tuple(field("axes", &AxesAttribute::axes)); }
 };
+/// Pairs of axes, already normalised.
+struct DotAttribute {
+  Shape lhs_contracting, rhs_contracting, lhs_batch, rhs_batch;
+  std::optional<DType> preferred;
+  static constexpr auto fields() {
+    using D = DotAttribute;
+    return std::tuple(field("lhs_contracting", &D::lhs_contracting), field("rhs_contracting", &D::rhs_contracting),
+                      field("lhs_batch", &D::lhs_batch), field("rhs_batch", &D::rhs_batch),
+                      field("preferred", &D::preferred));
+  }
+};
 struct AxisAttribute {
   std::int64_t axis = 0;
   static constexpr auto fields() { return std::tuple(field("axis", &AxisAttribute::axis)); }
@@ -269,5 +280,22 @@ Array quantized_linear(const Array& x, const kernels::PackedQuantized& w, const 
                        std::optional<DType> result = std::nullopt);
 /// Rows of packed weights at integer indices (any shape), dequantized: [..., K].
 Array quantized_take(const kernels::PackedQuantized& w, const Array& indices, DType dtype);
+
+// ---- Contractions: one order of additions, numerics.md section 4. ----
+
+/// Sums products over pairs of axes, as jax.lax.dot_general: the result is [batch.., lhs free.., rhs free..]. The
+/// contracted index is row-major over the pairs in the order listed. Operands are converted to their promoted dtype,
+/// which is the result's; `preferred` asks floating operands for another floating dtype, reached by the one rounding
+/// (f64 stays f64). Integers wrap; bool is the "or" of "and"s. Throws ShapeError, TypeError, ValueError.
+Array dot_general(const Array& lhs, const Array& rhs, const Shape& lhs_contracting, const Shape& rhs_contracting,
+                  const Shape& lhs_batch = {}, const Shape& rhs_batch = {},
+                  std::optional<DType> preferred = std::nullopt);
+/// The matrix product as numpy.matmul: the last two axes are matrices, the others broadcast; a vector is a row on the
+/// left and a column on the right, and its axis is dropped. Dtypes promote. Throws ShapeError, TypeError.
+Array matmul(const Array& a, const Array& b);
+/// x w^T + bias: x [.., K], w [N, K], bias [N] of any floating dtype; the result is [.., N], rounded once after the
+/// bias is added in f32 (f64). w's packed form is kept on its buffer. Throws ShapeError, TypeError.
+Array linear(const Array& x, const Array& w, const Array& bias);
+Array linear(const Array& x, const Array& w);
 
 }  // namespace eadem

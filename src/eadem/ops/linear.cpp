@@ -1,0 +1,100 @@
+#include "eadem/kernels/contraction/contraction.h"
+#include "eadem/numerics/contraction.h"
+#include "eadem/ops/catalog.h"
+#include "eadem/ops/infer.h"
+#include "eadem/ops/ops.h"
+
+namespace eadem {
+namespace {
+
+Types infer(const Signature& s) {
+  if (s.operands.size() != 2 && s.operands.size() != 3)
+    fail<ValueError>("[linear] takes 2 or 3 operands, got {}", s.operands.size());
+  const TensorType &x = s.operands[0], &w = s.operands[1];
+  const int rank = x.shape.rank();
+  if (rank < 1 || w.shape.rank() != 2)
+    fail<ShapeError>("[linear] x must be [.., K] and w [N, K], got x {} and w {}", x, w);
+  if (x.dtype != w.dtype || !is_floating(x.dtype))
+    fail<TypeError>("[linear] x and w must have one floating dtype, got x {} and w {}", x, w);
+  if (x.shape[rank - 1] != w.shape[1])
+    fail<ShapeError>("[linear] contracted sizes differ: x {} axis {} is {}, w {} axis 1 is {}", x, rank - 1,
+                     x.shape[rank - 1], w, w.shape[1]);
+  if (s.operands.size() == 3) {
+    const TensorType& bias = s.operands[2];
+    if (bias.shape != Shape{w.shape[0]}) fail<ShapeError>("[linear] the bias must be [{}], got {}", w.shape[0], bias);
+    if (!is_floating(bias.dtype)) fail<TypeError>("[linear] the bias must be floating, got {}", bias);
+  }
+  Shape shape = x.shape;
+  shape.back() = w.shape[0];
+  checked_elements("linear", shape);
+  return {{x.dtype, shape}};
+}
+
+// Calls f(a, b, c, bias) with x as matrices [.., 1 or M, K] and w as [.., K, N], the same for each of them.
+template <class F>
+void with_matrices(const Launch& launch, F&& f) {
+  TensorView a = launch.operands[0], c = launch.results[0];
+  if (a.shape.rank() == 1) {
+    a.shape.insert(0, 1), a.strides.insert(0, 0);
+    c.shape.insert(0, 1), c.strides.insert(0, 0);
+  }
+  const TensorView& w = launch.operands[1];
+  TensorView b = w;
+  b.shape = {w.shape[1], w.shape[0]};
+  b.strides = {w.strides[1], w.strides[0]};
+  for (int axis = 0; axis < a.shape.rank() - 2; ++axis) {
+    b.shape.insert(axis, a.shape[axis]);
+    b.strides.insert(axis, 0);
+  }
+  f(a, b, c, launch.operands.size() == 3 ? &launch.operands[2] : nullptr);
+}
+
+Cost cost(const Signature& s, const Types& results) {
+  double bytes = 0;
+  for (const TensorType& t : s.operands)
+    bytes += static_cast<double>(t.shape.elements()) * static_cast<double>(size_of(t.dtype));
+  const TensorType& y = results[0];
+  bytes += static_cast<double>(y.shape.elements()) * static_cast<double>(size_of(y.dtype));
+  return {bytes, 2 * static_cast<double>(y.shape.elements()) * static_cast<double>(s.operands[0].shape.back())};
+}
+
+}  // namespace
+
+constinit const Primitive prim::linear{
+    .name = "linear",
+    .summary = "x w^T + bias, rounded once.",
+    .infer = infer,
+    .reference =
+        [](const Launch& launch) {
+          with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c,
+                                   const TensorView* bias) { numerics::matmul(a, b, c, bias); });
+        },
+    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+      with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
+        kernels::matmul(a, b, c, bias, true);
+      });
+    }},
+    .samples =
+        [](SampleSink& sink) {
+          for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+            sink.add({{dtype, {17, 67}}, {dtype, {35, 67}}, {dtype, {35}}});
+            sink.add({{dtype, {2, 3, 300}}, {dtype, {20, 300}}});
+            sink.add({{dtype, {300}}, {dtype, {20, 300}}, {DType::f32, {20}}});
+          }
+          sink.add(
+              {{DType::f32, {5, 40}, Fill::edges}, {DType::f32, {9, 40}, Fill::edges}, {DType::f32, {9}, Fill::edges}});
+          sink.add({{DType::bf16, {5, 40}, Fill::edges}, {DType::bf16, {9, 40}, Fill::edges}});
+          sink.add({{DType::f32, {3, 0}}, {DType::f32, {4, 0}}, {DType::f32, {4}}});
+        },
+    .cost = cost};
+
+Array linear(const Array& x, const Array& w, const Array& bias) {
+  const DType dtype = promote(x.dtype(), w.dtype());
+  return apply(prim::linear, {convert(x, dtype), convert(w, dtype), bias});
+}
+Array linear(const Array& x, const Array& w) {
+  const DType dtype = promote(x.dtype(), w.dtype());
+  return apply(prim::linear, {convert(x, dtype), convert(w, dtype)});
+}
+
+}  // namespace eadem

@@ -1,0 +1,103 @@
+#include "eadem/kernels/contraction/contraction.h"
+#include "eadem/numerics/contraction.h"
+#include "eadem/ops/catalog.h"
+#include "eadem/ops/infer.h"
+#include "eadem/ops/ops.h"
+
+namespace eadem {
+namespace {
+
+Shape batch_of(const Shape& shape) {
+  Shape batch = shape;
+  batch.pop_back();
+  batch.pop_back();
+  return batch;
+}
+
+Types infer(const Signature& s) {
+  ops::require_operands("matmul", s, 2);
+  const TensorType &a = s.operands[0], &b = s.operands[1];
+  const int rank_a = a.shape.rank(), rank_b = b.shape.rank();
+  if (rank_a < 2 || rank_b < 2) fail<ShapeError>("[matmul] operands must be matrices, got lhs {} and rhs {}", a, b);
+  if (a.dtype != b.dtype) fail<TypeError>("[matmul] operands must have one dtype, got lhs {} and rhs {}", a, b);
+  if (a.shape[rank_a - 1] != b.shape[rank_b - 2])
+    fail<ShapeError>("[matmul] contracted sizes differ: lhs {} axis {} is {}, rhs {} axis {} is {}", a, rank_a - 1,
+                     a.shape[rank_a - 1], b, rank_b - 2, b.shape[rank_b - 2]);
+  Shape shape = broadcast_shapes("matmul", batch_of(a.shape), batch_of(b.shape));
+  shape.push_back(a.shape[rank_a - 2]);
+  shape.push_back(b.shape[rank_b - 1]);
+  checked_elements("matmul", shape);
+  return {{a.dtype, shape}};
+}
+
+// The operand with the result's batch axes, repeated ones by stride 0.
+TensorView with_batch(const TensorView& x, const Shape& result) {
+  TensorView view = x;
+  while (view.shape.rank() < result.rank()) {
+    view.shape.insert(0, 1);
+    view.strides.insert(0, 0);
+  }
+  for (int axis = 0; axis < result.rank() - 2; ++axis)
+    if (view.shape[axis] != result[axis]) {
+      view.shape[axis] = result[axis];
+      view.strides[axis] = 0;
+    }
+  return view;
+}
+
+Cost cost(const Signature& s, const Types& results) {
+  const auto bytes = [](const TensorType& t) {
+    return static_cast<double>(t.shape.elements()) * static_cast<double>(size_of(t.dtype));
+  };
+  const TensorType &a = s.operands[0], &b = s.operands[1], &c = results[0];
+  return {bytes(a) + bytes(b) + bytes(c),
+          2 * static_cast<double>(c.shape.elements()) * static_cast<double>(a.shape.back())};
+}
+
+}  // namespace
+
+constinit const Primitive prim::matmul{
+    .name = "matmul",
+    .summary = "Matrix product over the last two axes; the others broadcast.",
+    .infer = infer,
+    .reference =
+        [](const Launch& launch) {
+          const TensorView& c = launch.results[0];
+          numerics::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c,
+                           nullptr);
+        },
+    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+      const TensorView& c = launch.results[0];
+      kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr,
+                      false);
+    }},
+    .samples =
+        [](SampleSink& sink) {
+          for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64}) {
+            sink.add({{dtype, {19, 67}}, {dtype, {67, 35}}});
+            sink.add({{dtype, {2, 1, 3, 33}}, {dtype, {4, 33, 6}}});
+          }
+          sink.add({{DType::f32, {1, 530}}, {DType::f32, {530, 70}}});
+          sink.add({{DType::bf16, {40, 530}, Fill::edges}, {DType::bf16, {530, 3}, Fill::edges}});
+          sink.add({{DType::f32, {4, 0, 3}}, {DType::f32, {3, 2}}});
+          sink.add({{DType::f32, {2, 0}}, {DType::f32, {0, 3}}});
+        },
+    .cost = cost};
+
+Array matmul(const Array& a, const Array& b) {
+  if (a.rank() == 0 || b.rank() == 0)
+    fail<ShapeError>("[matmul] operands must have at least one axis, got lhs {} and rhs {}", a.type(), b.type());
+  const bool row = a.rank() == 1, column = b.rank() == 1;
+  if (a.shape().back() != b.shape()[column ? 0 : b.rank() - 2])
+    fail<ShapeError>("[matmul] contracted sizes differ: lhs {} axis {} is {}, rhs {} axis {} is {}", a.type(),
+                     a.rank() - 1, a.shape().back(), b.type(), column ? 0 : b.rank() - 2,
+                     b.shape()[column ? 0 : b.rank() - 2]);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  const Array left = convert(a, dtype), right = convert(b, dtype);
+  Array c = apply(prim::matmul, {row ? expand_dims(left, 0) : left, column ? expand_dims(right, 1) : right});
+  if (column) c = squeeze(c, -1);
+  if (row) c = squeeze(c, column ? -1 : -2);
+  return c;
+}
+
+}  // namespace eadem

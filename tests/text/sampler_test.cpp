@@ -10,7 +10,7 @@
 #include <set>
 
 #include "eadem/base/error.h"
-#include "eadem/numerics/elementary.h"
+#include "eadem/numerics/elementary_core.h"
 #include "eadem/numerics/random.h"
 
 namespace eadem::text {
@@ -106,7 +106,7 @@ std::int32_t by_definition(const Logits& logits, const SamplerSettings& s, doubl
   if (s.top_k > 0 && static_cast<std::size_t>(s.top_k) < order.size()) order.resize(static_cast<std::size_t>(s.top_k));
   std::vector<double> weights(logits.size(), 0);
   for (const std::size_t id : order)
-    weights[id] = numerics::exp((double{logits[id]} - logits[order[0]]) / s.temperature);
+    weights[id] = numerics::core::exp((double{logits[id]} - logits[order[0]]) / s.temperature);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
   bool full = false;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "eadem/base/error.h"
-#include "eadem/numerics/elementary.h"
+#include "eadem/numerics/elementary_core.h"
 #include "eadem/numerics/random.h"
 
 namespace eadem::text {
@@ -16,6 +16,10 @@ std::uint64_t rank_of(float logit, std::size_t id) {
   const auto bits = std::bit_cast<std::uint32_t>(logit);
   const std::uint32_t ascending = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
   return std::uint64_t{~ascending} << 32 | id;
+}
+// exp in f64 to about 2^-51, a fixed sequence of IEEE operations: six times as fast as within 1 ulp.
+double weight_of(double exponent) {
+  return exponent < -700 ? 0 : numerics::core::exp(exponent);
 }
 std::int32_t id_of(std::uint64_t rank) {
   return static_cast<std::int32_t>(rank & 0xffffffff);
@@ -124,8 +128,7 @@ std::int32_t Sampler::operator()(std::span<const float> given, std::span<const s
     const auto id = static_cast<std::size_t>(id_of(rank));
     const double logit = logits[id];
     // Equal ones first: the difference of infinities is not a number.
-    const double exponent = logit == top ? 0 : (logit - top) / settings_.temperature;
-    weights_[id] = exponent < -746 ? 0 : numerics::exp(exponent);  // exp(-746) rounds to zero
+    weights_[id] = weight_of(logit == top ? 0 : (logit - top) / settings_.temperature);
   }
   if (settings_.top_p < 1) keep_top_p();
 

@@ -131,7 +131,7 @@ struct Tokenizer::Impl {
     }
     std::string joined;
     for (std::size_t i = 0; i < data.merges.size(); ++i) {
-      const auto& [left, right] = data.merges[i];
+      const std::string &left = data.merges[i].first, &right = data.merges[i].second;
       joined = left + right;
       const auto find = [&](const std::string& part) {
         const auto found = mergeable.find(part);

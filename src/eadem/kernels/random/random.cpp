@@ -4,6 +4,7 @@
 #include <array>
 
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/elementwise/elementwise.h"
 #include "eadem/kernels/target.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -90,8 +91,8 @@ namespace {
 
 using numerics::Key;
 
-constexpr std::size_t kTile = 1024;  // elements; a power of two, so that no tile crosses a multiple of 2^32
-constexpr std::int64_t kGrain = 16;  // tiles a thread takes at least
+constexpr std::size_t kTile = kTileElements;  // a power of two, so that no tile crosses a multiple of 2^32
+constexpr std::int64_t kGrain = 32;           // tiles a thread takes at least
 
 void xored_blocks(Key key, std::uint64_t begin, std::size_t count, std::uint32_t* out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = numerics::random_bits<std::uint32_t>(key, begin + i);
@@ -215,10 +216,12 @@ void random_normal(Key key, DType type, void* out, std::int64_t count) noexcept 
     using W = numerics::Wide<T>;
     const W least = std::same_as<W, double> ? static_cast<W>(-1 + 0x1p-53) : static_cast<W>(-1 + 0x1p-24);
     const UniformTile<W> uniform{least, static_cast<W>(1 - least)};
+    const TileFn erfinv = elementary(numerics::Function::sqrt2_erfinv, kDTypeOf<W>);
     for_tiles<T>(out, count, [&](std::uint64_t begin, std::size_t size, T* to) {
       Tile<W> values;
       uniform(key, begin, size, values);
-      for (std::size_t i = 0; i < size; ++i) to[i] = numerics::round_to<T>(numerics::sqrt2_erfinv(values[i]));
+      erfinv({.in = {values.data()}, .out = values.data(), .count = size});
+      for (std::size_t i = 0; i < size; ++i) to[i] = numerics::round_to<T>(values[i]);
     });
   });
 }

@@ -1,111 +1,11 @@
 // bf16 x on CPUs with AVX512-BF16. vdpbf16ps is fma(a0, b0, fma(a1, b1, c)), so pairs of columns (k, k + 2), k in the
 // odd slot, run the even chain of a step, and (k + 1, k + 3) the odd one (numerics.md section 4). It flushes
 // subnormals: rows of x where one could arise go the way of AVX-512.
-#include "eadem/kernels/quantized/task.h"
-
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#include <algorithm>
-#include <utility>
-
-#include "eadem/numerics/rounding.h"
-
-#define EADEM_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")))
-#define EADEM_INLINE EADEM_BF16 __attribute__((always_inline)) inline
-#define EADEM_LAMBDA EADEM_BF16 __attribute__((always_inline))
+#include "eadem/kernels/quantized/pairs-inl.h"
 
 namespace eadem::kernels::quantized {
 namespace {
-
-template <int N, class F>
-EADEM_INLINE void unrolled(F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) EADEM_BF16 __attribute__((always_inline)) {
-    (f(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, N>{});
-}
-
-EADEM_INLINE __m512 dot_pairs(__m512 sum, std::uint32_t x, __m512i codes) {
-  return _mm512_dpbf16_ps(sum, (__m512bh)codes, (__m512bh)_mm512_set1_epi32(static_cast<int>(x)));
-}
-
-EADEM_INLINE __m512 load_scales(const std::byte* at, bool half) {
-  return half ? _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))) : _mm512_loadu_ps(at);
-}
-
-// The codes 0..15 of 4-bit fields, centred, in bf16; twice, so that the fifth bit of an index does not matter.
-EADEM_INLINE __m512i code_table(int bits) {
-  alignas(64) std::uint16_t table[32];
-  for (int i = 0; i < 32; ++i) table[i] = to_bfloat16(static_cast<float>(i % 16 - (1 << (bits - 1)))).bits;
-  return _mm512_load_si512(table);
-}
-
-// The binary counter of section 4.3 over the blocks of kCount sums that go side by side.
-template <int kCount>
-class Tree {
- public:
-  EADEM_INLINE void add(const __m512 (&block)[kCount]) {
-    unrolled<kCount>([&](auto i) EADEM_LAMBDA { _mm512_store_ps(nodes_[depth_][i], block[i]); });
-    ++depth_;
-    for (std::uint32_t count = count_++; count & 1; count >>= 1) fold();
-  }
-  EADEM_INLINE void total(__m512 (&sum)[kCount]) {
-    while (depth_ > 1) fold();
-    unrolled<kCount>([&](auto i)
-                         EADEM_LAMBDA { sum[i] = depth_ ? _mm512_load_ps(nodes_[0][i]) : _mm512_setzero_ps(); });
-  }
-
- private:
-  EADEM_INLINE void fold() {
-    --depth_;
-    unrolled<kCount>([&](auto i) EADEM_LAMBDA {
-      _mm512_store_ps(nodes_[depth_ - 1][i],
-                      _mm512_add_ps(_mm512_load_ps(nodes_[depth_ - 1][i]), _mm512_load_ps(nodes_[depth_][i])));
-    });
-  }
-
-  alignas(64) float nodes_[24][kCount][16];  // K < 2^31
-  int depth_ = 0;
-  std::uint32_t count_ = 0;
-};
-
-EADEM_INLINE void store(const Task& task, std::int64_t m, std::int64_t n, __m512 value) {
-  const std::int64_t count = std::min<std::int64_t>(16, task.w->rows - n);
-  if (count <= 0) return;
-  if (task.bias) value = _mm512_add_ps(value, _mm512_loadu_ps(task.bias + n));
-  const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
-  value = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), value, nan);
-  const std::ptrdiff_t stride = task.y.strides[1], at = m * task.y.strides[0] + n * stride;
-  const auto mask = static_cast<__mmask16>((1u << count) - 1);
-  if (task.y.dtype == DType::f32 && stride == 1) return _mm512_mask_storeu_ps(task.y.as<float>() + at, mask, value);
-  if (task.y.dtype == DType::bf16 && stride == 1) {
-    // Not vcvtneps2bf16, which flushes subnormals.
-    const __m512i bits = _mm512_castps_si512(value);
-    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    return _mm256_mask_storeu_epi16(task.y.as<std::uint16_t>() + at, mask,
-                                    _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
-  }
-  alignas(64) float lanes[16];
-  _mm512_store_ps(lanes, value);
-  visit_floating(task.y.dtype, [&]<class T>(std::type_identity<T>) {
-    for (std::int64_t i = 0; i < count; ++i) task.y.as<T>()[at + i * stride] = numerics::round_to<T>(lanes[i]);
-  });
-}
-
-// t_g added to the sums of kRows rows: Q_g in `codes`.
-struct Group {
-  __m512 s, b;
-};
-EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* scales, std::int64_t group) {
-  const bool half = w.format.scale_dtype == DType::f16;
-  const std::ptrdiff_t bytes = 16 * (half ? 2 : 4);
-  if (w.format.symmetric) return {load_scales(scales + group * bytes, half), _mm512_setzero_ps()};
-  const __m512 s = load_scales(scales + 2 * group * bytes, half);
-  const __m512 centre = _mm512_set1_ps(static_cast<float>(1 << (w.format.bits - 1)));
-  return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (2 * group + 1) * bytes, half))};
-}
 
 // Few rows, 4-bit fields: codes are looked up in registers.
 template <int kRun, int kRows>
@@ -184,55 +84,7 @@ void decode_panels(const Task& task, std::int64_t begin, std::int64_t end) {
   }
 }
 
-// Many rows: two panels' codes, unpacked once to pairs in bf16 [columns / 2][2 panels][16], s and b' [groups][2][16].
-struct Strip {
-  std::uint32_t* codes;
-  float *scales, *biases;
-};
-
-EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip& strip) {
-  const __m512i table = code_table(std::min(w.format.bits, 4));
-  const __m512 magic = _mm512_set1_ps(0x1p23f),
-               offset = _mm512_set1_ps(0x1p23f + static_cast<float>(1 << (w.format.bits - 1)));
-  for (int side = 0; side < 2; ++side) {
-    std::uint32_t* out = strip.codes + 16 * side;
-    if (panel + side >= w.panels()) {
-      for (std::int64_t k = 0; k < w.columns / 2; ++k) _mm512_store_si512(out + k * 32, _mm512_setzero_si512());
-      for (std::int64_t g = 0; g < w.groups(); ++g) {
-        _mm512_store_ps(strip.scales + g * 32 + 16 * side, _mm512_setzero_ps());
-        _mm512_store_ps(strip.biases + g * 32 + 16 * side, _mm512_setzero_ps());
-      }
-      continue;
-    }
-    const std::uint32_t* words = w.words(panel + side);
-    if (w.width == 4) {
-      for (std::int64_t k = 0; k < w.columns; k += 8, words += 16, out += 4 * 32)
-        unrolled<4>([&](auto i) EADEM_LAMBDA {
-          const __m512i index = _mm512_srli_epi16(_mm512_load_si512(words), 4 * i);
-          _mm512_store_si512(out + i * 32, _mm512_permutexvar_epi16(index, table));
-        });
-    } else {
-      // A byte q as 2^23 + q, less 2^23 + centre, is the centred code in f32, whose upper half is its bf16.
-      const __m512i byte = _mm512_set1_epi32(0xff);
-      for (std::int64_t k = 0; k < w.columns; k += 4, words += 16, out += 2 * 32)
-        unrolled<2>([&](auto i) EADEM_LAMBDA {
-          const __m512i word = _mm512_load_si512(words);
-          const auto code = [&](__m512i q) EADEM_LAMBDA {
-            const __m512i bits = _mm512_or_si512(_mm512_and_si512(q, byte), _mm512_castps_si512(magic));
-            return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(bits), offset));
-          };
-          const __m512i low = code(_mm512_srli_epi32(word, 8 * i)), high = code(_mm512_srli_epi32(word, 16 + 8 * i));
-          _mm512_store_si512(out + i * 32, _mm512_or_si512(_mm512_srli_epi32(low, 16), high));
-        });
-    }
-    for (std::int64_t g = 0; g < w.groups(); ++g) {
-      const Group scale = load_group(w, w.scales(panel + side), g);
-      _mm512_store_ps(strip.scales + g * 32 + 16 * side, scale.s);
-      _mm512_store_ps(strip.biases + g * 32 + 16 * side, scale.b);
-    }
-  }
-}
-
+// Many rows: tiles of 6 rows by a strip, 24 chains.
 inline constexpr int kTileRows = 6;
 
 template <bool kSymmetric, bool kOneStep>  // kOneStep: a group is one step of 32 (or 16) columns
@@ -298,19 +150,9 @@ Multiply multiply_for(const numerics::QuantizedFormat& format) {
   return one_step ? multiply<false, true> : multiply<false, false>;
 }
 
-// Rows [first, first + count) of a task.
-Task rows_of(const Task& task, std::int64_t first, std::int64_t count) {
-  Task part = task;
-  part.rows = count;
-  part.x += first * task.x_stride;
-  part.sums += first * task.sums_stride;
-  part.y.data += first * task.y.strides[0] * static_cast<std::ptrdiff_t>(size_of(task.y.dtype));
-  return part;
-}
-
 }  // namespace
 
-EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, std::uint32_t* pairs) {
+EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32_t* pairs) {
   const __m512i magnitude = _mm512_set1_epi16(0x7fff), one = _mm512_set1_epi16(1),
                 limit = _mm512_set1_epi16(0x0400 - 1);
   __mmask32 tiny = 0;
@@ -318,8 +160,8 @@ EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, std::uint32_t* 
     const __m512i bits = _mm512_loadu_si512(x + k);  // columns come in groups of 32, or blocks of 256
     // Zero wraps around to the largest number, so what is below the limit is tiny but not zero.
     tiny |= _mm512_cmplt_epu16_mask(_mm512_sub_epi16(_mm512_and_si512(bits, magnitude), one), limit);
-    const __m512i paired = _mm512_shufflehi_epi16(_mm512_shufflelo_epi16(bits, 0x72), 0x72);  // 0 1 2 3 to 2 0 3 1
-    _mm512_storeu_si512(pairs, paired);
+    const __m512i skipping = _mm512_shufflehi_epi16(_mm512_shufflelo_epi16(bits, 0x72), 0x72);  // 0 1 2 3 to 2 0 3 1
+    _mm512_storeu_si512(pairs, adjacent ? bits : skipping);
   }
   return tiny == 0;
 }
@@ -333,31 +175,7 @@ void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
 
 void prefill_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   if (!task.pairs) return kPrefill.avx512(task, begin, end);
-  const PackedQuantized& w = *task.w;
-  // Several strips at a time, as many as leave room in the second-level cache, so that a tile of x serves them all.
-  const std::int64_t codes = w.columns * 16, scales = w.groups() * 32;
-  const std::int64_t count = std::clamp<std::int64_t>((256 << 10) / std::max<std::int64_t>(1, codes * 4), 1, 4);
-  auto* memory = static_cast<std::uint32_t*>(scratch(4, static_cast<std::size_t>(count * (codes + 2 * scales)) * 4));
-  const auto strip = [&](std::int64_t i) {
-    std::uint32_t* const at = memory + i * (codes + 2 * scales);
-    auto* const s = reinterpret_cast<float*>(at + codes);
-    return Strip{at, s, s + scales};
-  };
-  const Multiply tile = multiply_for(w.format);
-  const auto plain = [&](std::int64_t first) {
-    const std::uint8_t *from = task.plain + first, *to = task.plain + std::min(first + kTileRows, task.rows);
-    return std::all_of(from, to, [](std::uint8_t each) { return each; });
-  };
-  for (std::int64_t panel = begin; panel < end; panel += 2 * count) {
-    const std::int64_t strips = std::min(count, (end - panel + 1) / 2);
-    for (std::int64_t i = 0; i < strips; ++i) unpack(w, panel + 2 * i, strip(i));
-    for (std::int64_t first = 0; first < task.rows; first += kTileRows)
-      if (plain(first))
-        for (std::int64_t i = 0; i < strips; ++i) tile(task, strip(i), first, panel + 2 * i);
-  }
-  for (std::int64_t first = 0; first < task.rows; first += kTileRows)
-    if (!plain(first))
-      kPrefill.avx512(rows_of(task, first, std::min<std::int64_t>(kTileRows, task.rows - first)), begin, end);
+  by_strips<Pairs::skipping, kTileRows>(task, begin, end, multiply_for(task.w->format));
 }
 
 }  // namespace eadem::kernels::quantized

@@ -161,6 +161,7 @@ constinit const PerTarget<Body> kPrefill = [] {
   PerTarget<Body> bodies = EADEM_PER_TARGET(reference, prefill);
 #if defined(__x86_64__)
   bodies.avx512bf16 = &prefill_pairs;
+  bodies.amx = &prefill_tiles;
 #endif
   return bodies;
 }();

@@ -74,11 +74,12 @@ void widen_row(const TensorView& x, std::int64_t m, float* row) {
 
 #if defined(__x86_64__)
 bool takes_pairs(quantized::Body body, DType x, const PackedQuantized& w) {
-  return x == DType::bf16 && (body == &quantized::prefill_pairs || (body == &quantized::decode_pairs && w.width == 4));
+  return x == DType::bf16 && (body == &quantized::prefill_pairs || body == &quantized::prefill_tiles ||
+                              (body == &quantized::decode_pairs && w.width == 4));
 }
 
 // Row m of x as pairs; whether it is plain (see Task).
-bool pair_row(const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
+bool pair_row(quantized::Body body, const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
   const std::int64_t columns = x.shape[1], stride = x.strides[1];
   if (m >= x.shape[0]) {
     std::fill_n(pairs, columns / 2, 0u);
@@ -90,13 +91,13 @@ bool pair_row(const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
     for (std::int64_t k = 0; k < columns; ++k) copy[k] = row[k * stride];
     row = copy;
   }
-  return quantized::pair_up(row, columns, pairs);
+  return quantized::pair_up(row, columns, body == &quantized::prefill_tiles, pairs);
 }
 #else
 bool takes_pairs(quantized::Body, DType, const PackedQuantized&) {
   return false;
 }
-bool pair_row(const TensorView&, std::int64_t, std::uint32_t*) {
+bool pair_row(quantized::Body, const TensorView&, std::int64_t, std::uint32_t*) {
   return false;
 }
 #endif
@@ -172,7 +173,11 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   quantized::Task task{.w = &w, .source = x, .rows = rows, .y = y, .source_bias = bias};
   if (x.dtype == DType::f64) return wide_linear(task);
   const bool decodes = rows <= quantized::kDecodeRows;
-  const quantized::Body body = (decodes ? quantized::kDecode : quantized::kPrefill).pick();
+  quantized::Body body = (decodes ? quantized::kDecode : quantized::kPrefill).pick();
+#if defined(__x86_64__)
+  // A tile multiplies 32 columns at a time, which cuts groups of 16 too late.
+  if (body == &quantized::prefill_tiles && w.format.group < 32) body = &quantized::prefill_pairs;
+#endif
   if (body == &quantized::reference) {
     parallel_for(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
     return;
@@ -206,7 +211,7 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
                  for (std::int64_t m = begin; m < end; ++m) {
                    float* const row = wide + m * task.x_stride;
                    widen_row(x, m, row);
-                   if (pairs) plain[m] = pair_row(x, m, pairs + m * task.x_stride / 2);
+                   if (pairs) plain[m] = pair_row(body, x, m, pairs + m * task.x_stride / 2);
                    if (m >= rows)
                      std::fill_n(sums + m * task.sums_stride, w.groups(), 0.0f);
                    else if (!w.format.symmetric)

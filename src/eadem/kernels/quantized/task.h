@@ -30,9 +30,8 @@ struct Task {
   const TensorView* source_bias = nullptr;  ///< the bias as it came, or null
   const double* wide_x = nullptr;           ///< f64 x: contiguous rows `x_stride` apart
   const double* wide_bias = nullptr;        ///< the bias in f64, for f64 x
-  const std::uint32_t* pairs =
-      nullptr;                          ///< bf16 x as (k, k+2), (k+1, k+3) pairs for vdpbf16ps, rows x_stride / 2 apart
-  const std::uint8_t* plain = nullptr;  ///< for each row of `pairs`: whether vdpbf16ps is exact on it
+  const std::uint32_t* pairs = nullptr;     ///< bf16 x as pairs of columns, rows x_stride / 2 apart
+  const std::uint8_t* plain = nullptr;      ///< for each row of `pairs`: whether dot products of pairs are exact on it
 };
 
 /// Computes the columns of y that panels [begin, end) hold.
@@ -48,9 +47,13 @@ extern const PerTarget<Body> kDecode, kPrefill, kWide;
 void decode_pairs(const Task&, std::int64_t begin, std::int64_t end);
 void prefill_pairs(const Task&, std::int64_t begin, std::int64_t end);
 
-/// Writes a row of bf16 x as pairs; whether vdpbf16ps is exact on it. It flushes subnormals, so every product and sum
-/// must be a multiple of 2^-126: codes are integers, so that holds when |x| is zero or at least 2^-119.
-bool pair_up(const bfloat16* x, std::int64_t columns, std::uint32_t* pairs);
+/// For AMX; x as pairs of adjacent columns, and groups of 32 columns or more.
+void prefill_tiles(const Task&, std::int64_t begin, std::int64_t end);
+
+/// Writes a row of bf16 x as pairs, for prefill_tiles adjacent ones; whether the CPU's dot products are exact on it.
+/// They flush subnormals, so every product and sum must be a multiple of 2^-126: codes are integers, so that holds when
+/// |x| is zero or at least 2^-119.
+bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32_t* pairs);
 
 /// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..5).
 void* scratch(int slot, std::size_t bytes);

@@ -1,0 +1,225 @@
+#pragma once
+
+// What the bodies for AVX512-BF16 and AMX share: lookups, scales, the tree over blocks, strips of unpacked codes,
+// stores. Everything has internal linkage and target attributes, for no other code may be compiled for those CPUs.
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "eadem/kernels/quantized/task.h"
+#include "eadem/numerics/rounding.h"
+
+#define EADEM_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")))
+#define EADEM_INLINE EADEM_BF16 __attribute__((always_inline)) inline
+#define EADEM_LAMBDA EADEM_BF16 __attribute__((always_inline))
+
+namespace eadem::kernels::quantized {
+namespace {
+
+template <int N, class F>
+EADEM_INLINE void unrolled(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) EADEM_BF16 __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
+EADEM_INLINE __m512 dot_pairs(__m512 sum, std::uint32_t x, __m512i codes) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)codes, (__m512bh)_mm512_set1_epi32(static_cast<int>(x)));
+}
+
+EADEM_INLINE __m512 load_scales(const std::byte* at, bool half) {
+  return half ? _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))) : _mm512_loadu_ps(at);
+}
+
+// The codes 0..15 of 4-bit fields, centred, in bf16; twice, so that the fifth bit of an index does not matter.
+EADEM_INLINE __m512i code_table(int bits) {
+  alignas(64) std::uint16_t table[32];
+  for (int i = 0; i < 32; ++i) table[i] = to_bfloat16(static_cast<float>(i % 16 - (1 << (bits - 1)))).bits;
+  return _mm512_load_si512(table);
+}
+
+// The binary counter of section 4.3 over the blocks of kCount sums that go side by side.
+template <int kCount>
+class Tree {
+ public:
+  EADEM_INLINE void add(const __m512 (&block)[kCount]) {
+    unrolled<kCount>([&](auto i) EADEM_LAMBDA { _mm512_store_ps(nodes_[depth_][i], block[i]); });
+    ++depth_;
+    for (std::uint32_t count = count_++; count & 1; count >>= 1) fold();
+  }
+  EADEM_INLINE void total(__m512 (&sum)[kCount]) {
+    while (depth_ > 1) fold();
+    unrolled<kCount>([&](auto i)
+                         EADEM_LAMBDA { sum[i] = depth_ ? _mm512_load_ps(nodes_[0][i]) : _mm512_setzero_ps(); });
+  }
+
+ private:
+  EADEM_INLINE void fold() {
+    --depth_;
+    unrolled<kCount>([&](auto i) EADEM_LAMBDA {
+      _mm512_store_ps(nodes_[depth_ - 1][i],
+                      _mm512_add_ps(_mm512_load_ps(nodes_[depth_ - 1][i]), _mm512_load_ps(nodes_[depth_][i])));
+    });
+  }
+
+  alignas(64) float nodes_[24][kCount][16];  // K < 2^31
+  int depth_ = 0;
+  std::uint32_t count_ = 0;
+};
+
+EADEM_INLINE void store(const Task& task, std::int64_t m, std::int64_t n, __m512 value) {
+  const std::int64_t count = std::min<std::int64_t>(16, task.w->rows - n);
+  if (count <= 0) return;
+  if (task.bias) value = _mm512_add_ps(value, _mm512_loadu_ps(task.bias + n));
+  const __m512 nan = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+  value = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), value, nan);
+  const std::ptrdiff_t stride = task.y.strides[1], at = m * task.y.strides[0] + n * stride;
+  const auto mask = static_cast<__mmask16>((1u << count) - 1);
+  if (task.y.dtype == DType::f32 && stride == 1) return _mm512_mask_storeu_ps(task.y.as<float>() + at, mask, value);
+  if (task.y.dtype == DType::bf16 && stride == 1) {
+    // Not vcvtneps2bf16, which flushes subnormals.
+    const __m512i bits = _mm512_castps_si512(value);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    return _mm256_mask_storeu_epi16(task.y.as<std::uint16_t>() + at, mask,
+                                    _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+  }
+  alignas(64) float lanes[16];
+  _mm512_store_ps(lanes, value);
+  visit_floating(task.y.dtype, [&]<class T>(std::type_identity<T>) {
+    for (std::int64_t i = 0; i < count; ++i) task.y.as<T>()[at + i * stride] = numerics::round_to<T>(lanes[i]);
+  });
+}
+
+// t_g added to the sums of kRows rows: Q_g in `codes`.
+struct Group {
+  __m512 s, b;
+};
+EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* scales, std::int64_t group) {
+  const bool half = w.format.scale_dtype == DType::f16;
+  const std::ptrdiff_t bytes = 16 * (half ? 2 : 4);
+  if (w.format.symmetric) return {load_scales(scales + group * bytes, half), _mm512_setzero_ps()};
+  const __m512 s = load_scales(scales + 2 * group * bytes, half);
+  const __m512 centre = _mm512_set1_ps(static_cast<float>(1 << (w.format.bits - 1)));
+  return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (2 * group + 1) * bytes, half))};
+}
+
+// The order of unpacked codes: pairs of columns (k, k + 2) and (k + 1, k + 3), the first in the high half, for
+// vdpbf16ps; or (k, k + 1), the first in the low half, for tdpbf16ps.
+enum class Pairs { skipping, adjacent };
+
+// The codes of two panels, unpacked to pairs in bf16, [columns / 2][2][16], and s and b' [groups][2][16] in f32.
+struct Strip {
+  std::uint32_t* codes;
+  float *scales, *biases;
+};
+
+// Stores the pairs of columns k .. k + 3 of 16 rows.
+template <Pairs kPairs>
+EADEM_INLINE void store_pairs(std::uint32_t* out, __m512i even, __m512i odd) {
+  if constexpr (kPairs == Pairs::adjacent) {
+    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+    const __m512i first = _mm512_or_si512(_mm512_srli_epi32(even, 16), _mm512_and_si512(odd, high));
+    odd = _mm512_or_si512(_mm512_andnot_si512(high, even), _mm512_slli_epi32(odd, 16));
+    even = first;
+  }
+  _mm512_store_si512(out, even);
+  _mm512_store_si512(out + 32, odd);
+}
+
+template <Pairs kPairs>
+EADEM_BF16 void unpack_nibbles(const std::uint32_t* words, std::int64_t columns, int bits, std::uint32_t* out) {
+  const __m512i table = code_table(bits);
+  for (std::int64_t k = 0; k < columns; k += 8, words += 16, out += 4 * 32) {
+    const __m512i word = _mm512_load_si512(words);
+    const auto code = [&](int shift) EADEM_LAMBDA {
+      return _mm512_permutexvar_epi16(_mm512_srli_epi16(word, static_cast<unsigned>(shift)), table);
+    };
+    store_pairs<kPairs>(out, code(0), code(4));
+    store_pairs<kPairs>(out + 64, code(8), code(12));
+  }
+}
+
+template <Pairs kPairs>
+EADEM_BF16 void unpack_bytes(const std::uint32_t* words, std::int64_t columns, int bits, std::uint32_t* out) {
+  // A byte q as 2^23 + q, less 2^23 + centre, is the centred code in f32, whose upper half is its bf16.
+  const __m512i byte = _mm512_set1_epi32(0xff), magic = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
+  const __m512 offset = _mm512_set1_ps(0x1p23f + static_cast<float>(1 << (bits - 1)));
+  for (std::int64_t k = 0; k < columns; k += 4, words += 16, out += 2 * 32) {
+    const __m512i word = _mm512_load_si512(words);
+    const auto code = [&](unsigned shift) EADEM_LAMBDA {
+      const __m512i wide = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(word, shift), byte), magic);
+      return _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(wide), offset));
+    };
+    const auto pair = [&](unsigned shift) EADEM_LAMBDA {
+      return _mm512_or_si512(code(16 + shift), _mm512_srli_epi32(code(shift), 16));
+    };
+    store_pairs<kPairs>(out, pair(0), pair(8));
+  }
+}
+
+template <Pairs kPairs>
+EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip& strip) {
+  for (int side = 0; side < 2; ++side) {
+    std::uint32_t* out = strip.codes + 16 * side;
+    const bool exists = panel + side < w.panels();  // else its lanes are never stored, but must hold something
+    if (!exists) {
+      for (std::int64_t k = 0; k < w.columns / 2; ++k) _mm512_store_si512(out + k * 32, _mm512_setzero_si512());
+    } else if (w.width == 4) {
+      unpack_nibbles<kPairs>(w.words(panel + side), w.columns, w.format.bits, out);
+    } else {
+      unpack_bytes<kPairs>(w.words(panel + side), w.columns, w.format.bits, out);
+    }
+    for (std::int64_t g = 0; g < w.groups(); ++g) {
+      const Group scale = exists ? load_group(w, w.scales(panel + side), g) : Group{};
+      _mm512_store_ps(strip.scales + g * 32 + 16 * side, scale.s);
+      _mm512_store_ps(strip.biases + g * 32 + 16 * side, scale.b);
+    }
+  }
+}
+
+// Rows [first, first + count) of a task.
+Task rows_of(const Task& task, std::int64_t first, std::int64_t count) {
+  Task part = task;
+  part.rows = count;
+  part.x += first * task.x_stride;
+  part.sums += first * task.sums_stride;
+  part.y.data += first * task.y.strides[0] * static_cast<std::ptrdiff_t>(size_of(task.y.dtype));
+  return part;
+}
+
+// Prefill: unpacks strips of panels [begin, end), and calls tile(task, strip, first row, panel) for all tiles of
+// kTileRows plain rows of x; the others go to AVX-512.
+template <Pairs kPairs, int kTileRows, class Tile>
+void by_strips(const Task& task, std::int64_t begin, std::int64_t end, Tile tile) {
+  const PackedQuantized& w = *task.w;
+  // Several strips at a time, as many as leave room in the second-level cache, so that a tile of x serves them all.
+  const std::int64_t codes = w.columns * 16, scales = w.groups() * 32;
+  const std::int64_t count = std::clamp<std::int64_t>((256 << 10) / std::max<std::int64_t>(1, codes * 4), 1, 4);
+  auto* memory = static_cast<std::uint32_t*>(scratch(4, static_cast<std::size_t>(count * (codes + 2 * scales)) * 4));
+  const auto strip = [&](std::int64_t i) {
+    std::uint32_t* const at = memory + i * (codes + 2 * scales);
+    auto* const s = reinterpret_cast<float*>(at + codes);
+    return Strip{at, s, s + scales};
+  };
+  const auto plain = [&](std::int64_t first) {
+    const std::uint8_t *from = task.plain + first, *to = task.plain + std::min(first + kTileRows, task.rows);
+    return std::all_of(from, to, [](std::uint8_t each) { return each; });
+  };
+  for (std::int64_t panel = begin; panel < end; panel += 2 * count) {
+    const std::int64_t strips = std::min(count, (end - panel + 1) / 2);
+    for (std::int64_t i = 0; i < strips; ++i) unpack<kPairs>(w, panel + 2 * i, strip(i));
+    for (std::int64_t first = 0; first < task.rows; first += kTileRows)
+      if (plain(first))
+        for (std::int64_t i = 0; i < strips; ++i) tile(task, strip(i), first, panel + 2 * i);
+  }
+  for (std::int64_t first = 0; first < task.rows; first += kTileRows)
+    if (!plain(first))
+      kPrefill.avx512(rows_of(task, first, std::min<std::int64_t>(kTileRows, task.rows - first)), begin, end);
+}
+
+}  // namespace
+}  // namespace eadem::kernels::quantized

@@ -1,0 +1,240 @@
+// Per target: approximations of the elementary functions on vectors, to about 2^-40 in double and 2^-20 in float.
+// They decide no result by themselves: elementary_loop-inl.h rounds y only where every value within F::kBits of it
+// rounds alike, and asks numerics/ otherwise. NaN means "not known here".
+
+#if defined(EADEM_KERNELS_ELEMENTWISE_FUNCTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EADEM_KERNELS_ELEMENTWISE_FUNCTIONS_INL_H_
+#undef EADEM_KERNELS_ELEMENTWISE_FUNCTIONS_INL_H_
+#else
+#define EADEM_KERNELS_ELEMENTWISE_FUNCTIONS_INL_H_
+#endif
+
+#include <type_traits>
+
+#include "eadem/kernels/elementwise/polynomials.h"
+#include "eadem/kernels/target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace eadem::kernels::HWY_NAMESPACE {
+#if EADEM_HWY_TARGET
+namespace hn = hwy::HWY_NAMESPACE;
+namespace poly = polynomials;
+
+template <class D>
+inline constexpr bool kWide = sizeof(hn::TFromD<D>) == 8;
+
+template <class D>
+using BitsTag = hn::RebindToUnsigned<D>;
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V constant(D d, double value) {
+  return hn::Set(d, static_cast<hn::TFromD<D>>(value));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V unknown(D d) {
+  return hn::NaN(d);
+}
+
+template <class D, class V, class T, std::size_t count>
+HWY_INLINE V horner(D d, V x, const T (&c)[count]) {
+  V sum = hn::Set(d, c[count - 1]);
+  for (std::size_t i = count - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+// The polynomial for D's type: full and short ones in double.
+template <class D, class V>
+HWY_INLINE V exp_polynomial(D d, V r, bool full) {
+  if constexpr (kWide<D>)
+    return full ? horner(d, r, poly::kExp) : horner(d, r, poly::kExpShort);
+  else
+    return horner(d, r, poly::kExpFloat);
+}
+
+// x = n ln2 + r; `shifted` holds n in its low bits. |n| < 1000 (float: < 127).
+template <class V>
+struct ExpReduction {
+  V shifted, n, r;
+};
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE ExpReduction<V> reduce_exp(D d, V x) {
+  const V shift = constant(d, kWide<D> ? 0x1.8p52 : 0x1.8p23);
+  ExpReduction<V> e;
+  e.shifted = hn::MulAdd(x, constant(d, 0x1.71547652b82fep0), shift);
+  e.n = hn::Sub(e.shifted, shift);
+  if constexpr (kWide<D>) {
+    e.r = hn::NegMulAdd(e.n, constant(d, 0x1.62e42fefa39efp-1), x);
+  } else {
+    e.r = hn::NegMulAdd(e.n, constant(d, 0.693359375), x);
+    e.r = hn::NegMulAdd(e.n, constant(d, -2.12194440054690583e-4), e.r);
+  }
+  return e;
+}
+// y 2^n, by the exponent.
+template <class D, class V>
+HWY_INLINE V scale_by(D d, V y, V shifted) {
+  constexpr int significand = kWide<D> ? 52 : 23;
+  const BitsTag<D> du;
+  return hn::BitCast(d, hn::Add(hn::BitCast(du, y), hn::ShiftLeft<significand>(hn::BitCast(du, shifted))));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of(D d, V x, bool full = true) {
+  const ExpReduction<V> e = reduce_exp(d, x);
+  const V q = hn::MulAdd(hn::Mul(e.r, e.r), exp_polynomial(d, e.r, full), e.r);
+  return scale_by(d, hn::Add(q, constant(d, 1)), e.shifted);
+}
+// Relative error alike near zero.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V expm1_of(D d, V x, bool full = true) {
+  const ExpReduction<V> e = reduce_exp(d, x);
+  const V q = hn::Mul(e.r, hn::MulAdd(e.r, exp_polynomial(d, e.r, full), constant(d, 1)));
+  const V scale = scale_by(d, constant(d, 1), e.shifted);
+  return hn::MulAdd(scale, q, hn::Sub(scale, constant(d, 1)));
+}
+
+// x clamped to where double has room for every f32 result (float: for every bf16 result).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_least(D d, V x, double low) {
+  return hn::Max(x, constant(d, low));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V at_most(D d, V x, double high) {
+  return hn::Min(x, constant(d, high));
+}
+inline constexpr double kBeyond = 200;  // exp(-200) is less than half of any f32 or 16-bit subnormal
+template <class D>
+inline constexpr double kRoom = kWide<D> ? kBeyond : 87;
+// Where float has no room for exp(x), the answer is unknown; double never runs out.
+template <class D, class V>
+HWY_INLINE V known_below(D d, V x, V y) {
+  if constexpr (kWide<D>)
+    return y;
+  else
+    return hn::IfThenElse(hn::Gt(x, constant(d, 87)), unknown(d), y);
+}
+
+// log(u) for finite u > 0, where u_minus_1 is u - 1 with all its digits. Unknown outside.
+template <class D, class V>
+HWY_INLINE V log_mantissa(D d, V u, V u_minus_1, V& exponent) {
+  const BitsTag<D> du;
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::BitCast(di, u);
+  const auto shifted = hn::Sub(bits, hn::Set(di, 0x3fe6a09e667f3bcdLL));  // sqrt(1/2)
+  const auto field = hn::And(shifted, hn::Set(di, static_cast<std::int64_t>(0xfff0000000000000ULL)));
+  const V m = hn::BitCast(d, hn::Sub(bits, field));
+  // The exponent as a double without a conversion from 64-bit integers: the low bits of 2^52 hold e + 1024.
+  const auto biased = hn::ShiftRight<52>(hn::BitCast(du, hn::Add(shifted, hn::Set(di, std::int64_t{1} << 62))));
+  exponent = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(du, 0x4330000000000000ULL))), constant(d, 0x1p52 + 1024));
+  const V f = hn::IfThenElse(hn::Eq(exponent, constant(d, 0)), u_minus_1, hn::Sub(m, constant(d, 1)));
+  const V s = hn::Div(f, hn::Add(f, constant(d, 2))), z = hn::Mul(s, s);
+  const V y = hn::Mul(s, hn::MulAdd(z, horner(d, z, poly::kLog), constant(d, 2)));
+  const auto valid = hn::And(hn::Gt(u, constant(d, 0)), hn::Lt(u, constant(d, 0x1p1000)));
+  return hn::IfThenElse(valid, y, unknown(d));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log1p_of(D d, V f, V u) {
+  V e;
+  const V m = log_mantissa(d, u, f, e);
+  return hn::MulAdd(e, constant(d, 0x1.62e42fefa39efp-1), m);
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V log1p_of(D d, V f) {
+  return log1p_of(d, f, hn::Add(f, constant(d, 1)));
+}
+
+// exp(t^2) erfc(t) for 0 <= t <= 11.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V erfcx_of(D d, V t, bool full) {
+  const V two = constant(d, 2), t2 = hn::Add(t, two);
+  // One division: s = (t - 2)/(t + 2) and 1/(1 + 2 t) from 1/((t + 2)(1 + 2 t)).
+  const V w = hn::MulAdd(two, t, constant(d, 1)), inverse = hn::Div(constant(d, 1), hn::Mul(t2, w));
+  const V s = hn::Mul(hn::Sub(t, two), hn::Mul(inverse, w));
+  V p;
+  if constexpr (kWide<D>)
+    p = full ? horner(d, s, poly::kErfcx) : horner(d, s, poly::kErfcxShort);
+  else
+    p = horner(d, s, poly::kErfcxFloat);
+  return hn::Mul(p, hn::Mul(inverse, t2));
+}
+
+template <class V>
+struct SinCos {
+  V sin, cos;
+  hn::Vec<hn::RebindToUnsigned<hn::DFromV<V>>> quadrant;
+};
+// Cody and Waite, for |x| <= 2^20; beyond, unknown.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE SinCos<V> sin_cos(D d, V x) {
+  const BitsTag<D> du;
+  const V shift = constant(d, 0x1.8p52);
+  const V shifted = hn::MulAdd(x, constant(d, 0x1.45f306dc9c883p-1), shift), n = hn::Sub(shifted, shift);
+  V r = hn::NegMulAdd(n, constant(d, 0x1.921fb54442d18p0), x);
+  r = hn::NegMulAdd(n, constant(d, 0x1.1a62633145c07p-54), r);
+  r = hn::IfThenElse(hn::Gt(hn::Abs(x), constant(d, 0x1p20)), unknown(d), r);
+  const V z = hn::Mul(r, r), one = constant(d, 1);
+  const V s = hn::Mul(r, hn::MulAdd(z, horner(d, z, poly::kSin), one));
+  const V c = hn::MulAdd(hn::Mul(z, z), horner(d, z, poly::kCos), hn::NegMulAdd(z, constant(d, 0.5), one));
+  return {s, c, hn::And(hn::BitCast(du, shifted), hn::Set(du, 3))};
+}
+// The sine of the quadrants from `first` on.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sine(D d, V x, std::uint64_t first) {
+  const BitsTag<D> du;
+  const SinCos<V> t = sin_cos(d, x);
+  const auto quadrant = hn::Add(t.quadrant, hn::Set(du, first));
+  const auto odd = hn::RebindMask(d, hn::TestBit(quadrant, hn::Set(du, 1)));
+  const auto sign = hn::ShiftLeft<62>(hn::And(quadrant, hn::Set(du, 2)));
+  return hn::BitCast(d, hn::Xor(hn::BitCast(du, hn::IfThenElse(odd, t.cos, t.sin)), sign));
+}
+
+// The angle of the point (den, num), both >= 0 and not both 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V atan_of(D d, V num, V den) {
+  const auto steep = hn::Gt(num, hn::Mul(den, constant(d, 2.4142135)));
+  const auto middle = hn::Gt(num, hn::Mul(den, constant(d, 0.41421356)));
+  const V top = hn::IfThenElse(steep, hn::Neg(den), hn::IfThenElse(middle, hn::Sub(num, den), num));
+  const V bottom = hn::IfThenElse(steep, num, hn::IfThenElse(middle, hn::Add(num, den), den));
+  const V base = hn::IfThenElse(steep, constant(d, 0x1.921fb54442d18p0),
+                                hn::IfThenElse(middle, constant(d, 0x1.921fb54442d18p-1), hn::Zero(d)));
+  const V t = hn::Div(top, bottom), z = hn::Mul(t, t);
+  return hn::MulAdd(t, hn::MulAdd(z, horner(d, z, poly::kAtan), constant(d, 1)), base);
+}
+
+// Where terms of total size `magnitude` cancel to less than a sixteenth, digits are lost: unknown.
+template <class D, class V>
+HWY_INLINE V unless_cancelled(D d, V y, V sum, V magnitude) {
+  return hn::IfThenElse(hn::Lt(hn::Abs(sum), hn::Mul(magnitude, constant(d, 0.0625))), unknown(d), y);
+}
+
+// The normal distribution's tail: Phi(-a) for a >= 0, and its factors exp(-a^2/2) and exp(t^2) erfc(t) / 2.
+template <class V>
+struct NormalTail {
+  V exponential, half_erfcx;
+};
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE NormalTail<V> normal_tail(D d, V a, bool full) {
+  const V half_square = hn::Mul(hn::Mul(a, a), constant(d, -0.5));
+  const V t = at_most(d, hn::Mul(a, constant(d, 0x1.6a09e667f3bcdp-1)), 11);
+  return {exp_of(d, at_least(d, half_square, -kRoom<D>), full), hn::Mul(erfcx_of(d, t, full), constant(d, 0.5))};
+}
+
+// 2 sqrt(2/pi) and 0.044715 times it: gelu_tanh(x) = x sigmoid(A x + B x^3).
+inline constexpr double kGeluTanhA = 1.5957691216057307, kGeluTanhB = 0.044715 * 1.5957691216057307;
+
+// Derivative of x sigmoid(v(x)) at x, with w = x v'(x); v has the sign of x.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gated_derivative(D d, V x, V v, V w) {
+  const V one = constant(d, 1), e = exp_of(d, at_least(d, hn::Neg(hn::Abs(v)), -kBeyond)), e1 = hn::Add(one, e);
+  const auto right = hn::Ge(x, hn::Zero(d));
+  const V top = hn::IfThenElse(right, hn::MulAdd(e, hn::Add(one, w), one), hn::Add(e1, w));
+  const V factor = hn::Div(hn::IfThenElse(right, one, e), hn::Mul(e1, e1));
+  return unless_cancelled(d, hn::Mul(top, factor), top, hn::IfThenElse(right, one, hn::Sub(e1, w)));
+}
+
+#endif
+}  // namespace eadem::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

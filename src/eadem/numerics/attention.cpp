@@ -80,11 +80,11 @@ class Query {
   std::int64_t page(std::int64_t j) const { return page_at(x_.pages, b_, j, x_.k.shape[0]); }
   T key(std::int64_t j, std::int64_t d) const {
     if (!x_.pages.data) return *at<T>(x_.k, b_, kv_head_, j, d);
-    return x_.k.as<T>()[key_page_index(kDTypeOf<T>, heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
+    return x_.k.as<T>()[key_page_index(paired_pages(x_.k), heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
   }
   T value(std::int64_t j, std::int64_t d) const {
     if (!x_.pages.data) return *at<T>(x_.v, b_, kv_head_, j, d);
-    return x_.v.as<T>()[value_page_index(kDTypeOf<T>, heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
+    return x_.v.as<T>()[value_page_index(paired_pages(x_.v), heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
   }
 
   // The score of key j; nothing if it is invisible.
@@ -231,8 +231,8 @@ void attention(const AttentionOperands& x, const AttentionOptions& options) {
 
 void append_to_pages(const PageAppend& x) {
   const std::int64_t heads = x.fresh.shape[1], rows = x.fresh.shape[2], head_size = x.fresh.shape[3];
-  const DType dtype = x.fresh.dtype;
-  visit_floating(dtype, [&]<class T>(std::type_identity<T>) {
+  const bool paired = paired_pages(x.pool);
+  visit_floating(x.fresh.dtype, [&]<class T>(std::type_identity<T>) {
     for (std::int64_t b = 0; b < x.fresh.shape[0]; ++b) {
       const std::int64_t first = integer_at(x.position, b, 0);
       const std::int64_t count = std::clamp<std::int64_t>(integer_at(x.count, b, rows), 0, rows);
@@ -244,10 +244,10 @@ void append_to_pages(const PageAppend& x) {
         for (std::int64_t h = 0; h < heads; ++h) {
           const T* from = x.fresh.as<T>() + b * x.fresh.strides[0] + h * x.fresh.strides[1] + i * x.fresh.strides[2];
           const auto to = [&](std::int64_t d) -> T& {
-            return x.pool.as<T>()[index(dtype, heads, head_size, page, h, position % kKeyBlock, d)];
+            return x.pool.as<T>()[index(paired, heads, head_size, page, h, position % kKeyBlock, d)];
           };
           for (std::int64_t d = 0; d < head_size; ++d) to(d) = from[d * x.fresh.strides[3]];
-          if (!x.values && Float16<T> && head_size % 2) to(head_size) = T{};
+          if (!x.values && paired && head_size % 2) to(head_size) = T{};
         }
       }
     }

@@ -80,17 +80,23 @@ struct AttentionOperands {
 Shape key_page_shape(DType dtype, std::int64_t pages, std::int64_t kv_heads, std::int64_t head_size);
 Shape value_page_shape(DType dtype, std::int64_t pages, std::int64_t kv_heads, std::int64_t head_size);
 
+/// Whether a pool has the form of the 16-bit dtypes: it has five axes. A pool of f64 may have either form, so that the
+/// FP64 referee can take a 16-bit cache as it stands.
+inline bool paired_pages(const TensorView& pool) {
+  return pool.shape.rank() == 5;
+}
+
 /// The element of a pool that holds element d of key (value) `slot` of `page`.
-constexpr std::int64_t key_page_index(DType dtype, std::int64_t kv_heads, std::int64_t head_size, std::int64_t page,
+constexpr std::int64_t key_page_index(bool paired, std::int64_t kv_heads, std::int64_t head_size, std::int64_t page,
                                       std::int64_t head, std::int64_t slot, std::int64_t d) {
   const std::int64_t panel = page * kv_heads + head;
-  if (!is_16_bit_float(dtype)) return (panel * head_size + d) * kKeyBlock + slot;
+  if (!paired) return (panel * head_size + d) * kKeyBlock + slot;
   return ((panel * ((head_size + 1) / 2) + d / 2) * kKeyBlock + slot) * 2 + d % 2;
 }
-constexpr std::int64_t value_page_index(DType dtype, std::int64_t kv_heads, std::int64_t head_size, std::int64_t page,
+constexpr std::int64_t value_page_index(bool paired, std::int64_t kv_heads, std::int64_t head_size, std::int64_t page,
                                         std::int64_t head, std::int64_t slot, std::int64_t d) {
   const std::int64_t panel = page * kv_heads + head;
-  if (!is_16_bit_float(dtype)) return (panel * kKeyBlock + slot) * head_size + d;
+  if (!paired) return (panel * kKeyBlock + slot) * head_size + d;
   return ((panel * (kKeyBlock / 2) + slot / 2) * head_size + d) * 2 + slot % 2;
 }
 

@@ -359,6 +359,7 @@ void append_head(const numerics::PageAppend& x, std::int64_t b, std::int64_t hea
   const std::int64_t position = numerics::integer_at(x.position, b, 0);
   const std::int64_t count = std::clamp<std::int64_t>(numerics::integer_at(x.count, b, rows), 0, rows);
   const DType dtype = x.fresh.dtype;
+  const bool paired = numerics::paired_pages(x.pool);
   const auto copy = [&]<class T>(std::type_identity<T>) {
     const auto index = x.values ? numerics::value_page_index : numerics::key_page_index;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -366,9 +367,9 @@ void append_head(const numerics::PageAppend& x, std::int64_t b, std::int64_t hea
       if (page < 0) continue;
       const T* from = x.fresh.as<T>() + b * x.fresh.strides[0] + head * x.fresh.strides[1] + i * x.fresh.strides[2];
       T* const to = x.pool.as<T>();
-      const auto slot = [&](std::int64_t d) { return index(dtype, heads, head_size, page, head, at % kKeys, d); };
+      const auto slot = [&](std::int64_t d) { return index(paired, heads, head_size, page, head, at % kKeys, d); };
       for (std::int64_t d = 0; d < head_size; ++d) to[slot(d)] = from[d * x.fresh.strides[3]];
-      if (!x.values && is_16_bit_float(dtype) && head_size % 2) to[slot(head_size)] = T{};
+      if (!x.values && paired && head_size % 2) to[slot(head_size)] = T{};
     }
   };
   if (size_of(dtype) == 8)

@@ -57,15 +57,16 @@ void pack_dense(const Problem& g, const BlockPlace& place, std::int64_t lo, std:
 template <class T>
 void pack_pages(const Problem& g, const BlockPlace& place, std::int64_t lo, std::int64_t hi, Wide<T>* k, Wide<T>* v) {
   const std::int64_t page = page_of(g, place.b, place.first_key);
+  const bool paired = numerics::paired_pages(g.x.k);
   const auto element = [&](auto index, std::int64_t slot, std::int64_t d) {
-    return index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, slot, d);
+    return index(paired, g.kv_heads, g.head_size, page, place.head, slot, d);
   };
   const T* keys = g.x.k.as<T>();
   const T* values = g.x.v.as<T>();
   for (std::int64_t d = 0; d < g.head_size; ++d)
-    widen_row(keys + element(numerics::key_page_index, lo, d), Float16<T> ? 2 : 1, hi - lo, k + d * kKeys + lo);
+    widen_row(keys + element(numerics::key_page_index, lo, d), paired ? 2 : 1, hi - lo, k + d * kKeys + lo);
   for (std::int64_t j = lo; j < hi; ++j)
-    widen_row(values + element(numerics::value_page_index, j, 0), Float16<T> ? 2 : 1, g.head_size, v + j * g.columns);
+    widen_row(values + element(numerics::value_page_index, j, 0), paired ? 2 : 1, g.head_size, v + j * g.columns);
 }
 
 template <class W>
@@ -84,10 +85,10 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
   const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
   block.paired = false;
-  if (!Float16<T> && g.x.pages.data && lo == 0 && hi == kKeys && g.columns == g.head_size) {
+  if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys && g.columns == g.head_size) {
     const std::int64_t page = page_of(g, place.b, place.first_key);
-    block.k = g.x.k.as<W>() + numerics::key_page_index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, 0, 0);
-    block.v = g.x.v.as<W>() + numerics::value_page_index(kDTypeOf<T>, g.kv_heads, g.head_size, page, place.head, 0, 0);
+    block.k = g.x.k.as<W>() + numerics::key_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
+    block.v = g.x.v.as<W>() + numerics::value_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
   } else {
     W* const k = static_cast<W*>(block.k);
     W* const v = static_cast<W*>(block.v);

@@ -28,7 +28,8 @@ class Slots {
   std::vector<T> many_;
 };
 
-Arrays run(const Primitive& primitive, std::span<const Array> operands, const void* attributes) {
+// With `in_place`, the first result takes the memory of the first operand if nobody else holds it.
+Arrays run(const Primitive& primitive, std::span<const Array> operands, const void* attributes, bool in_place = false) {
   Slots<TensorType> types(operands.size());
   Slots<TensorView> views(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -45,7 +46,10 @@ Arrays run(const Primitive& primitive, std::span<const Array> operands, const vo
   }
   Slots<TensorView> outputs(result_types.size());
   for (std::size_t i = 0; i < result_types.size(); ++i) {
-    results.push_back(Array::allocate(result_types[i]));
+    const bool donated = i == 0 && in_place && !use_reference && operands[0].type() == result_types[0] &&
+                         operands[0].contiguous() && operands[0].buffer() && operands[0].buffer()->unique();
+    if (donated) operands[0].buffer()->drop_prepared();
+    results.push_back(donated ? operands[0] : Array::allocate(result_types[i]));
     outputs[i] = results.back().view();
   }
   const Launch launch{views.span(), outputs.span(), attributes};
@@ -115,12 +119,12 @@ ReplacementScope::~ReplacementScope() {
   replacement = outer_;
 }
 
-Arrays apply_all(const Primitive& asked, std::span<const Array> operands, const void* attributes) {
+Arrays apply_all(const Primitive& asked, std::span<const Array> operands, const void* attributes, bool in_place) {
   const Primitive* found = &asked;
   for (const ReplacementScope* scope = replacement; scope; scope = scope->outer_)
     if (found == &scope->replaced_) found = &scope->replacement_;
   const Primitive& primitive = *found;
-  Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes)
+  Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes, in_place)
                                                   : run_as_referee(primitive, operands, attributes);
   if (observer) observer->observe(primitive, results);
   return results;

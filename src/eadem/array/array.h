@@ -110,13 +110,15 @@ class ReplacementScope {
   ReplacementScope& operator=(const ReplacementScope&) = delete;
 
  private:
-  friend Arrays apply_all(const Primitive&, std::span<const Array>, const void*);
+  friend Arrays apply_all(const Primitive&, std::span<const Array>, const void*, bool);
   const Primitive &replaced_, &replacement_;
   const ReplacementScope* outer_;
 };
 
-/// Runs a primitive on concrete operands; throws what its `infer` throws.
-Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes);
+/// Runs a primitive on concrete operands; throws what its `infer` throws. With `in_place` (donation) the first result
+/// may take the memory of the first operand, when nobody else holds it: for primitives that then write only what
+/// changes.
+Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes, bool in_place = false);
 Array apply(const Primitive&, std::span<const Array> operands, const void* attributes);
 inline Array apply(const Primitive& primitive, std::initializer_list<Array> operands) {
   return apply(primitive, std::span<const Array>(operands.begin(), operands.size()), nullptr);

@@ -137,8 +137,8 @@ std::int64_t head_size_of(std::string_view operation, const TensorType& pool, bo
   const std::int64_t heads = pool.shape.rank() > 1 ? pool.shape[1] : 0;
   const auto shape = values ? numerics::value_page_shape : numerics::key_page_shape;
   const bool plain = !is_16_bit_float(pool.dtype) && pool.shape == shape(DType::f32, pages, heads, head_size);
-  const bool paired =
-      (is_16_bit_float(pool.dtype) || pool.dtype == DType::f64) && pool.shape == shape(DType::bf16, pages, heads, head_size);
+  const bool paired = (is_16_bit_float(pool.dtype) || pool.dtype == DType::f64) &&
+                      pool.shape == shape(DType::bf16, pages, heads, head_size);
   if (!plain && !paired)
     fail<ShapeError>("[{}] {} pages for heads of size {} must be {}, got {}", operation, values ? "value" : "key",
                      head_size, shape(pool.dtype, pages, heads, head_size), pool);
@@ -232,7 +232,8 @@ Cost cost(const Signature& s, const Types& results) {
 Cost cost_paged(const Signature& s, const Types& results) {
   const Shape &q = s.operands[0].shape, &k = s.operands[1].shape, &table = s.operands[3].shape;
   const double keys = static_cast<double>(table[1] * numerics::kKeyBlock);
-  const double elements = 2 * static_cast<double>(q.elements()) + 2 * keys * static_cast<double>(table[0] * k[1] * q[3]);
+  const double elements =
+      2 * static_cast<double>(q.elements()) + 2 * keys * static_cast<double>(table[0] * k[1] * q[3]);
   return {elements * static_cast<double>(size_of(results[0].dtype)), 4.0 * static_cast<double>(q.elements()) * keys};
 }
 
@@ -241,8 +242,7 @@ Cost cost_paged(const Signature& s, const Types& results) {
 void samples(SampleSink& sink) {
   const auto dense_sample = [&](DType t, std::int64_t lq, std::int64_t lk, std::int64_t d, Fill fill, Attributes a,
                                 std::initializer_list<SampleOperand> more = {}) {
-    std::vector<SampleOperand> operands{
-        {t, {2, 4, lq, d}, fill}, {t, {2, 2, lk, d}, fill}, {t, {2, 2, lk, d}, fill}};
+    std::vector<SampleOperand> operands{{t, {2, 4, lq, d}, fill}, {t, {2, 2, lk, d}, fill}, {t, {2, 2, lk, d}, fill}};
     operands.insert(operands.end(), more);
     if (a.scale == 1) a.scale = numerics::attention_scale(t, d);
     sink.add(operands, a);
@@ -255,7 +255,9 @@ void samples(SampleSink& sink) {
   dense_sample(DType::bf16, 5, 70, 8, Fill::normal, {.softcap = 5, .mask = true, .bias = true},
                {{DType::boolean, {2, 1, 5, 70}}, {DType::f32, {1, 4, 1, 70}, Fill::edges}});
   dense_sample(DType::f32, 6, 150, 8, Fill::normal, {.causal = true, .start = true, .length = true, .position = true},
-               {{DType::i32, {2}, Fill::indices, 60}, {DType::i64, {2}, Fill::indices, 150}, {DType::i32, {2}, Fill::indices, 150}});
+               {{DType::i32, {2}, Fill::indices, 60},
+                {DType::i64, {2}, Fill::indices, 150},
+                {DType::i32, {2}, Fill::indices, 150}});
 }
 
 void samples_paged(SampleSink& sink) {
@@ -273,8 +275,11 @@ void samples_append(SampleSink& sink) {
   for (const bool values : {false, true}) {
     const auto shape = values ? numerics::value_page_shape : numerics::key_page_shape;
     for (const DType t : {DType::f32, DType::bf16, DType::f16, DType::f64})
-      sink.add({{t, shape(t, 3, 2, 5)}, {t, {1, 2, 130, 5}, Fill::edges}, {DType::i32, {1, 3}, Fill::indices, 1},
-                {DType::i64, {1}, Fill::indices, 200}, {DType::i32, {1}, Fill::indices, 60}},
+      sink.add({{t, shape(t, 3, 2, 5)},
+                {t, {1, 2, 130, 5}, Fill::edges},
+                {DType::i32, {1, 3}, Fill::indices, 1},
+                {DType::i64, {1}, Fill::indices, 200},
+                {DType::i32, {1}, Fill::indices, 60}},
                AppendAttributes{.values = values, .count = true});
   }
 }
@@ -308,7 +313,7 @@ Array append_pages(Array pool, const Array& fresh, const Array& pages, const Arr
   const AppendAttributes attributes{values, count.has_value()};
   std::vector<Array> operands{std::move(pool), fresh, pages, position};
   if (count) operands.push_back(*count);
-  return apply_in_place(prim::kv_page_append, operands, &attributes);
+  return std::move(apply_all(prim::kv_page_append, operands, &attributes, true)[0]);
 }
 
 }  // namespace
@@ -319,46 +324,46 @@ constinit const Primitive prim::attention{
     .attributes = &kAttributesOf<Attributes>,
     .infer = infer,
     .reference = [](const Launch& l) { numerics::attention(dense(l), l.as<Attributes>().options()); },
-    .run = Kernel{[](const Launch& l, Context&) noexcept {
-      kernels::attention(dense(l), l.as<Attributes>().options());
-    }},
+    .run =
+        Kernel{[](const Launch& l, Context&) noexcept { kernels::attention(dense(l), l.as<Attributes>().options()); }},
     .samples = samples,
     .cost = cost};
 
-constinit const Primitive prim::kv_page_append{
-    .name = "kv_page_append",
-    .summary = "A pool of key or value pages with new rows written.",
-    .attributes = &kAttributesOf<AppendAttributes>,
-    .infer = infer_append,
-    .reference =
-        [](const Launch& l) {
-          ops::for_each_index(l.results[0].shape, [&](const Shape& index) {
-            ops::move_element(l.results[0].dtype, ops::element_at(l.operands[0], index),
-                              ops::element_at(l.results[0], index));
-          });
-          numerics::append_to_pages(append(l, l.results[0]));
-        },
-    .run = Kernel{[](const Launch& l, Context&) noexcept {
-      if (l.results[0].data != l.operands[0].data) kernels::copy(l.operands[0], l.results[0]);
-      kernels::append_to_pages(append(l, l.results[0]));
-    }},
-    .samples = samples_append};
+constinit const Primitive prim::kv_page_append{.name = "kv_page_append",
+                                               .summary = "A pool of key or value pages with new rows written.",
+                                               .attributes = &kAttributesOf<AppendAttributes>,
+                                               .infer = infer_append,
+                                               .reference =
+                                                   [](const Launch& l) {
+                                                     ops::for_each_index(l.results[0].shape, [&](const Shape& index) {
+                                                       ops::move_element(l.results[0].dtype,
+                                                                         ops::element_at(l.operands[0], index),
+                                                                         ops::element_at(l.results[0], index));
+                                                     });
+                                                     numerics::append_to_pages(append(l, l.results[0]));
+                                                   },
+                                               .run = Kernel{[](const Launch& l, Context&) noexcept {
+                                                 if (l.results[0].data != l.operands[0].data)
+                                                   kernels::copy(l.operands[0], l.results[0]);
+                                                 kernels::append_to_pages(append(l, l.results[0]));
+                                               }},
+                                               .samples = samples_append};
 
-constinit const Primitive prim::paged_attention{
-    .name = "paged_attention",
-    .summary = "Softmax attention over a paged cache of keys and values.",
-    .attributes = &kAttributesOf<Attributes>,
-    .infer = infer_paged,
-    .reference =
-        [](const Launch& l) {
-          Context context;
-          numerics::attention(paged(l, context), l.as<Attributes>().options());
-        },
-    .run = Kernel{[](const Launch& l, Context& context) noexcept {
-      kernels::attention(paged(l, context), l.as<Attributes>().options());
-    }},
-    .samples = samples_paged,
-    .cost = cost_paged};
+constinit const Primitive prim::paged_attention{.name = "paged_attention",
+                                                .summary = "Softmax attention over a paged cache of keys and values.",
+                                                .attributes = &kAttributesOf<Attributes>,
+                                                .infer = infer_paged,
+                                                .reference =
+                                                    [](const Launch& l) {
+                                                      Context context;
+                                                      numerics::attention(paged(l, context),
+                                                                          l.as<Attributes>().options());
+                                                    },
+                                                .run = Kernel{[](const Launch& l, Context& context) noexcept {
+                                                  kernels::attention(paged(l, context), l.as<Attributes>().options());
+                                                }},
+                                                .samples = samples_paged,
+                                                .cost = cost_paged};
 
 Array attention(const Array& q, const Array& k, const Array& v, const AttentionArguments& arguments) {
   std::vector<Array> operands{q, k, v};

@@ -6,6 +6,7 @@
 
 #include "eadem/array/array.h"
 #include "eadem/kernels/quantized/packed.h"
+#include "eadem/numerics/attention.h"
 
 // The public operations. Axes may be negative; shapes broadcast as NumPy's where an operation says so; every bad
 // argument throws ShapeError, TypeError or ValueError that names the operation, what it needs and what it got.
@@ -276,8 +277,8 @@ Array categorical(const Array& weights, const Array& uniforms);
 // ---- Quantized weights. ----
 
 /// x [..., K] times the transpose of packed weights [N, K], plus a bias [N]: [..., N] in `result` (default: x's dtype).
-Array quantized_linear(const Array& x, const kernels::PackedQuantized& w, const std::optional<Array>& bias = std::nullopt,
-                       std::optional<DType> result = std::nullopt);
+Array quantized_linear(const Array& x, const kernels::PackedQuantized& w,
+                       const std::optional<Array>& bias = std::nullopt, std::optional<DType> result = std::nullopt);
 /// Rows of packed weights at integer indices (any shape), dequantized: [..., K].
 Array quantized_take(const kernels::PackedQuantized& w, const Array& indices, DType dtype);
 
@@ -297,5 +298,38 @@ Array matmul(const Array& a, const Array& b);
 /// bias is added in f32 (f64). w's packed form is kept on its buffer. Throws ShapeError, TypeError.
 Array linear(const Array& x, const Array& w, const Array& bias);
 Array linear(const Array& x, const Array& w);
+
+// ---- Attention: numerics.md section 5. ----
+
+/// Whether and where queries stand among the keys: none, lower_right (the last query at the last key), upper_left.
+using numerics::Causal;
+
+struct AttentionArguments {
+  Causal causal = Causal::none;
+  std::int64_t window = 0;             ///< keys that a query sees at most, itself included; 0: all. Needs causal
+  double softcap = 0;                  ///< scores become c tanh(s / c); 0: none
+  std::optional<double> scale = {};    ///< default 1 / sqrt D, rounded to f32
+  std::optional<Array> mask = {};      ///< bool, True = visible; broadcasts to [B, H, Lq, Lk]
+  std::optional<Array> bias = {};      ///< added to the scores, f32 or q's dtype; broadcasts; -inf hides a key
+  std::optional<Array> start = {};     ///< [B] i32 or i64: the first key of each row (left padding); it moves no bit
+  std::optional<Array> length = {};    ///< [B]: keys from there on do not exist
+  std::optional<Array> position = {};  ///< [B]: the key at which query 0 stands; default: as causal says
+};
+/// softmax(scale q k^T) v over the visible keys; +0 where there are none. q: [B, H, Lq, D]; k, v: [B, Hkv, Lk, D], H a
+/// multiple of Hkv; the result has q's type.
+Array attention(const Array& q, const Array& k, const Array& v, const AttentionArguments& arguments = {});
+
+/// The same over a paged cache (layout: numerics/attention.h, shapes by numerics::key_page_shape, value_page_shape).
+/// pages: i32 [B, T], where row b's keys 128 t .. 128 t + 127 lie; length: [B], keys that exist. Takes causal, window,
+/// softcap, scale and position. A prefill chunk of which row b holds n new tokens at p: length p + n, position p.
+Array paged_attention(const Array& q, const Array& key_pages, const Array& value_pages, const Array& pages,
+                      const Array& length, const AttentionArguments& arguments);
+
+/// The pool with fresh rows [B, Hkv, L, D] written at `position` [B]; of each row the first `count` [B] (default L).
+/// In place when the pool is moved in and nobody else holds it: `pool = append_key_pages(std::move(pool), ...)`.
+Array append_key_pages(Array pool, const Array& fresh, const Array& pages, const Array& position,
+                       const std::optional<Array>& count = {});
+Array append_value_pages(Array pool, const Array& fresh, const Array& pages, const Array& position,
+                         const std::optional<Array>& count = {});
 
 }  // namespace eadem

@@ -85,7 +85,8 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
   const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
   block.paired = false;
-  if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys && g.columns == g.head_size) {
+  if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys &&
+      g.columns == g.head_size) {
     const std::int64_t page = page_of(g, place.b, place.first_key);
     block.k = g.x.k.as<W>() + numerics::key_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
     block.v = g.x.v.as<W>() + numerics::value_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);

@@ -147,10 +147,10 @@ std::int64_t head_size_of(std::string_view operation, const TensorType& pool, bo
 
 Types infer_paged(const Signature& s) {
   const Attributes& a = s.as<Attributes>();
-  ops::require_operands("paged_attention", s, 5 + count_of(a));
-  const TensorType &q = s.operands[0], &k = s.operands[1], &v = s.operands[2];
   if (a.mask || a.bias || a.start || a.length)
     fail<ValueError>("[paged_attention] takes no mask, bias or start: a page's keys count from the sequence's first");
+  ops::require_operands("paged_attention", s, 5 + count_of(a));
+  const TensorType &q = s.operands[0], &k = s.operands[1], &v = s.operands[2];
   if (q.shape.rank() != 4) fail<ShapeError>("[paged_attention] q must be [B, H, Lq, D], got {}", q);
   const std::int64_t heads = head_size_of("paged_attention", k, false, q.shape[3]);
   require_heads("paged_attention", q, k, heads, q.shape[3]);

@@ -128,7 +128,7 @@ struct Approximation<Function::softplus> : Full {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V e = exp_of(d, at_least(d, hn::Neg(hn::Abs(x)), -kBeyond));
-    return hn::Add(hn::Max(x, hn::Zero(d)), log1p_of(d, e));
+    return hn::Add(at_least(d, x, 0), log1p_of(d, e));
   }
 };
 template <>
@@ -300,8 +300,10 @@ struct Approximation<Function::erf> : Full {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V a = hn::Abs(x), z = hn::Mul(x, x), one = constant(d, 1);
-    const V tail = hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), erfcx_of(d, at_most(d, a, 11), true));
-    const V small = hn::Mul(a, horner(d, hn::Min(z, one), poly::kErf));
+    const V half_tail =
+        hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), half_erfcx_of(d, at_most(d, a, 11), true));
+    const V tail = hn::Add(half_tail, half_tail);
+    const V small = hn::Mul(a, horner(d, at_most(d, z, 1), poly::kErf));
     return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, hn::Sub(one, tail)), x);
   }
 };
@@ -310,8 +312,10 @@ struct Approximation<Function::erfc> : Full {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V a = hn::Abs(x), z = hn::Mul(x, x), one = constant(d, 1);
-    const V tail = hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), erfcx_of(d, at_most(d, a, 11), true));
-    const V small = hn::NegMulAdd(x, horner(d, hn::Min(z, one), poly::kErf), one);
+    const V half_tail =
+        hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), half_erfcx_of(d, at_most(d, a, 11), true));
+    const V tail = hn::Add(half_tail, half_tail);
+    const V small = hn::NegMulAdd(x, horner(d, at_most(d, z, 1), poly::kErf), one);
     const V large = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), tail), tail);
     return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), small, large);
   }

@@ -31,24 +31,38 @@ inline constexpr double kVanishing = kNormal<T>*(std::same_as<T, float>      ? 0
                                                  : std::same_as<T, bfloat16> ? 0x1p-9
                                                                              : 0x1p-12);
 
-// Lanes where y, of relative error below 2^-bits, certainly rounds to T as the exact value does: its distance from the
-// middle between two neighbours is more than the error. Results below the normal numbers are not judged, but for 0.
-template <class T, int bits, class D, class V>
-HWY_INLINE hn::Mask<D> rounds_safely(D d, V y) {
-  constexpr int significand = kWide<D> ? 52 : 23, dropped = significand - kSignificand<T>;
-  // 16-bit results are rounded through float, exactly so only beyond 2^-23 of the middle.
-  constexpr int kept = kWide<D> && Float16<T> ? std::min(bits, 23) : bits;
-  const BitsTag<D> du;
-  const hn::RebindToSigned<D> di;
-  using U = hn::TFromD<BitsTag<D>>;
-  using I = hn::TFromD<hn::RebindToSigned<D>>;
-  constexpr U half = U{1} << (dropped - 1), margin = U{1} << (significand - kept);
-  static_assert(margin < half);
-  const auto above =
-      hn::And(hn::Sub(hn::BitCast(du, y), hn::Set(du, half - margin)), hn::Set(du, (U{1} << dropped) - 1));
-  const auto apart = hn::RebindMask(d, hn::Gt(hn::BitCast(di, above), hn::Set(di, static_cast<I>(2 * margin))));
-  const auto normal = hn::Or(hn::Ge(hn::Abs(y), constant(d, kNormal<T>)), hn::Eq(y, hn::Zero(d)));
-  return hn::And(apart, normal);
+// y rounds to T as the exact value does, if y errs by at most 2^-bits relatively and its distance from the middle
+// between two neighbours is larger: if room_of is above the limit. True of normal results; others are told apart by
+// is_normal. Pairs of vectors share one comparison by the smaller room.
+template <class T, int bits, class D>
+struct RoundingTest {
+  static constexpr int kSignificandBits = kWide<D> ? 52 : 23, kDropped = kSignificandBits - kSignificand<T>;
+  // From double, 16-bit results are rounded through float, which is exact only beyond 2^-23 of the middle.
+  static constexpr int kKept = kWide<D> && Float16<T> ? std::min(bits, 23) : bits;
+  using Signed = hn::RebindToSigned<D>;
+  using I = hn::TFromD<Signed>;
+  static constexpr I kHalf = I{1} << (kDropped - 1), kMargin = I{1} << (kSignificandBits - kKept);
+  static_assert(kMargin < kHalf);
+
+  template <class V>
+  static HWY_INLINE hn::Vec<Signed> room_of(V y) {
+    const Signed di;
+    return hn::And(hn::Sub(hn::BitCast(di, y), hn::Set(di, kHalf - kMargin)), hn::Set(di, (I{1} << kDropped) - 1));
+  }
+  static bool suffices(hn::TFromD<D> y) {
+    return ((std::bit_cast<I>(y) - (kHalf - kMargin)) & ((I{1} << kDropped) - 1)) > 2 * kMargin;
+  }
+  static HWY_INLINE bool suffices(hn::Vec<Signed> room) {
+    const Signed di;
+    return hn::AllTrue(di, hn::Gt(room, hn::Set(di, 2 * kMargin)));
+  }
+};
+
+// Neither subnormal in T, nor NaN; zero only of zero (elsewhere it may be half the smallest subnormal).
+template <class T, class D, class V>
+HWY_INLINE hn::Mask<D> is_normal(D d, V x, V y) {
+  const auto zero = hn::Zero(d);
+  return hn::Or(hn::Ge(hn::Abs(y), constant(d, kNormal<T>)), hn::And(hn::Eq(y, zero), hn::Eq(x, zero)));
 }
 
 // Rounds floats to the nearest T, held; never called in the middle, nor for subnormal results of T.
@@ -69,53 +83,55 @@ HWY_INLINE V round_held(D d, V x) {
   }
 }
 
-// Asks numerics/ in the lanes that are not safe, unless their result vanishes.
-template <class T, numerics::Function f, class D, class DF, class V, class VF>
-HWY_NOINLINE VF repair(D d, DF df, VF x, V y, VF result, hn::Mask<D> safe) {
-  if constexpr (kWide<D>) {
-    safe = hn::Or(safe, hn::Lt(hn::Abs(y), constant(d, kVanishing<T>)));
-    const auto vanishing = hn::Lt(hn::Abs(result), constant(df, kVanishing<T>));
-    result = hn::IfThenElse(vanishing, hn::CopySign(hn::Zero(df), result), result);
-    if (hn::AllTrue(d, safe)) return result;
+// Some lanes of y = F(x) did not pass the tests: their results vanish, or numerics/ gives them.
+template <class T, numerics::Function f, class Test, class W>
+HWY_NOINLINE void repair(const float* x, const W* y, float* out) {
+  for (std::size_t i = 0; i < hn::Lanes(hn::ScalableTag<float>()); ++i) {
+    const W magnitude = std::fabs(y[i]);
+    if (magnitude >= static_cast<W>(kNormal<T>) && Test::suffices(y[i])) continue;
+    if (sizeof(W) == 8 && magnitude < static_cast<W>(kVanishing<T>))
+      out[i] = std::copysign(0.0f, static_cast<float>(y[i]));
+    else
+      out[i] = to_held<T>(numerics::Elementary<f>{}(from_held<T>(x[i])));
   }
-  constexpr std::size_t kLanes = HWY_MAX_BYTES / sizeof(float);
-  HWY_ALIGN float arguments[kLanes], results[kLanes];
-  HWY_ALIGN std::uint8_t bits[8] = {};
-  hn::Store(x, df, arguments);
-  hn::Store(result, df, results);
-  hn::StoreMaskBits(d, safe, bits);
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i)
-    if (!(bits[i / 8] >> (i % 8) & 1)) results[i] = to_held<T>(numerics::Elementary<f>{}(from_held<T>(arguments[i])));
-  return hn::Load(df, results);
 }
 
+// A float vector of arguments; `in` and `out` may be the same.
 template <class T, numerics::Function f, class F, class W>
 HWY_INLINE void elementary_vector(const float* in, float* out) {
   const hn::ScalableTag<W> d;
-  const hn::Rebind<float, decltype(d)> df;
+  const hn::ScalableTag<float> df;
   const auto x = hn::LoadU(df, in);
+  HWY_ALIGN W values[HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float arguments[HWY_MAX_BYTES / sizeof(float)];
   if constexpr (kWide<decltype(d)>) {
-    const auto y = F::of(d, hn::PromoteTo(d, x));
-    const auto safe = rounds_safely<T, F::kBits>(d, y);
-    auto result = round_held<T>(df, hn::DemoteTo(df, y));
-    result = hn::IfThenElse(hn::IsNaN(x), hn::Set(df, numerics::canonical_nan<float>()), result);
-    const auto known = hn::Or(safe, hn::IsNaN(hn::PromoteTo(d, x)));
-    if (HWY_UNLIKELY(!hn::AllTrue(d, known))) result = repair<T, f>(d, df, x, y, result, known);
-    hn::StoreU(result, df, out);
+    using Test = RoundingTest<T, F::kBits, decltype(d)>;
+    const hn::Rebind<float, decltype(d)> half;
+    const auto low = F::of(d, hn::PromoteTo(d, hn::LoadU(half, in)));
+    const auto high = F::of(d, hn::PromoteTo(d, hn::LoadU(half, in + hn::Lanes(d))));
+    const auto y = hn::Combine(df, hn::DemoteTo(half, high), hn::DemoteTo(half, low));
+    hn::StoreU(round_held<T>(df, y), df, out);
+    const bool safe = Test::suffices(hn::Min(Test::room_of(low), Test::room_of(high)));
+    if (HWY_LIKELY(safe && hn::AllTrue(df, is_normal<T>(df, x, y)))) return;
+    hn::Store(low, d, values);
+    hn::Store(high, d, values + hn::Lanes(d));
+    hn::Store(x, df, arguments);
+    repair<T, f, Test>(arguments, values, out);
   } else {
+    using Test = RoundingTest<T, F::kFloatBits, decltype(d)>;
     const auto y = F::of(d, x);
-    const auto nan = hn::IsNaN(x);
-    const auto known = hn::Or(rounds_safely<T, F::kFloatBits>(d, y), nan);
-    auto result = hn::IfThenElse(nan, hn::Set(df, numerics::canonical_nan<float>()), round_held<T>(df, y));
-    if (HWY_UNLIKELY(!hn::AllTrue(d, known))) result = repair<T, f>(d, df, x, y, result, known);
-    hn::StoreU(result, df, out);
+    hn::StoreU(round_held<T>(df, y), df, out);
+    if (HWY_LIKELY(Test::suffices(Test::room_of(y)) && hn::AllTrue(df, is_normal<T>(df, x, y)))) return;
+    hn::Store(y, d, values);
+    hn::Store(x, df, arguments);
+    repair<T, f, Test>(arguments, values, out);
   }
 }
 
 // F::of approximates function f in lanes of W, for results of T.
 template <class T, numerics::Function f, class F, class W>
 void elementary_loop(const TileArgs& args) {
-  const std::size_t lanes = hn::Lanes(hn::ScalableTag<W>()), whole = args.count - args.count % lanes;
+  const std::size_t lanes = hn::Lanes(hn::ScalableTag<float>()), whole = args.count - args.count % lanes;
   const auto* in = static_cast<const float*>(args.in[0]);
   auto* out = static_cast<float*>(args.out);
   for (std::size_t i = 0; i < whole; i += lanes) elementary_vector<T, f, F, W>(in + i, out + i);

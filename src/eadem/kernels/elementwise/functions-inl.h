@@ -94,14 +94,15 @@ HWY_INLINE V expm1_of(D d, V x, bool full = true) {
   return hn::MulAdd(scale, q, hn::Sub(scale, constant(d, 1)));
 }
 
-// x clamped to where double has room for every f32 result (float: for every bf16 result).
+// x clamped to where double has room for every f32 result (float: for every bf16 result). NaN stays NaN: x86 returns
+// the second operand then.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, V x, double low) {
-  return hn::Max(x, constant(d, low));
+  return hn::Max(constant(d, low), x);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_most(D d, V x, double high) {
-  return hn::Min(x, constant(d, high));
+  return hn::Min(constant(d, high), x);
 }
 inline constexpr double kBeyond = 200;  // exp(-200) is less than half of any f32 or 16-bit subnormal
 template <class D>
@@ -144,13 +145,13 @@ HWY_INLINE V log1p_of(D d, V f) {
   return log1p_of(d, f, hn::Add(f, constant(d, 1)));
 }
 
-// exp(t^2) erfc(t) for 0 <= t <= 11.
+// exp(t^2) erfc(t) / 2 for 0 <= t <= 11.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V erfcx_of(D d, V t, bool full) {
-  const V two = constant(d, 2), t2 = hn::Add(t, two);
-  // One division: s = (t - 2)/(t + 2) and 1/(1 + 2 t) from 1/((t + 2)(1 + 2 t)).
-  const V w = hn::MulAdd(two, t, constant(d, 1)), inverse = hn::Div(constant(d, 1), hn::Mul(t2, w));
-  const V s = hn::Mul(hn::Sub(t, two), hn::Mul(inverse, w));
+HWY_INLINE V half_erfcx_of(D d, V t, bool full) {
+  // One division for s = (t - 2)/(t + 2) and the 1/(1 + 2 t) that the polynomial is scaled by.
+  const V w = hn::MulAdd(t, constant(d, 2), constant(d, 1)), t2 = hn::Add(t, constant(d, 2));
+  const V inverse = hn::Div(constant(d, 0.5), hn::Mul(t2, w));
+  const V s = hn::Mul(hn::Sub(w, constant(d, 5)), hn::Mul(inverse, w));
   V p;
   if constexpr (kWide<D>)
     p = full ? horner(d, s, poly::kErfcx) : horner(d, s, poly::kErfcxShort);
@@ -217,7 +218,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE NormalTail<V> normal_tail(D d, V a, bool full) {
   const V half_square = hn::Mul(hn::Mul(a, a), constant(d, -0.5));
   const V t = at_most(d, hn::Mul(a, constant(d, 0x1.6a09e667f3bcdp-1)), 11);
-  return {exp_of(d, at_least(d, half_square, -kRoom<D>), full), hn::Mul(erfcx_of(d, t, full), constant(d, 0.5))};
+  return {exp_of(d, at_least(d, half_square, -kRoom<D>), full), half_erfcx_of(d, t, full)};
 }
 
 // 2 sqrt(2/pi) and 0.044715 times it: gelu_tanh(x) = x sigmoid(A x + B x^3).

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "eadem/numerics/elementary_functions.h"
 #include "pairs.h"
 
 namespace eadem::prove {
@@ -48,6 +49,31 @@ TEST(Elementary, StratifiedFloatIsCorrectlyRounded) {
       }
     }
     EXPECT_EQ(wrong, 0u);
+  });
+}
+
+// The bound that lets double decide: the true error is to stay below half of it.
+TEST(Elementary, DoubleEnclosesTheExactValue) {
+  for_each_function([](auto f) {
+    using F = decltype(f);
+    double worst = 0, at = 0;
+    for (std::uint32_t i = 0; i < 6000; ++i) {
+      // Half over all bits, half over the exponents where the functions bend.
+      const std::uint64_t w = random_word(i);
+      const float x = i % 2 != 0 ? std::bit_cast<float>(static_cast<std::uint32_t>(w))
+                                 : random_float(w, -16, 8) * ((w >> 60) & 1 ? -1.0f : 1.0f);
+      double limit;
+      if (at_limit<F::kFunction>(x, limit)) continue;
+      const Real exact = oracle<F::kFunction>(x);
+      const numerics::core::Enclosure e = numerics::core::enclose<F::kFunction>(x);
+      const double size = std::fabs(mpfr_get_d(exact.get(), MPFR_RNDN));
+      if (size > 0x1p200 || size < 0x1p-200) continue;  // there arguments are clamped
+      const double error = std::fabs(mpfr_get_d((Real(e.y) - exact).get(), MPFR_RNDN)) / e.d;
+      if (error > worst) worst = error, at = x;
+    }
+    EXPECT_LT(worst, 0.5) << "at " << std::hexfloat << at;
+    testing::Test::RecordProperty(std::string(name_of(F::kFunction)), std::to_string(worst));
+    if (std::getenv("EADEM_SHOW_BOUNDS")) std::printf("%-22s %.3f of 2^-48\n", name_of(F::kFunction).data(), worst);
   });
 }
 

@@ -13,6 +13,7 @@ struct Interval {
   double low, high;
 };
 inline Interval around(double y, double magnitude) {
+  if (magnitude == 0 || std::isinf(y)) return {y, y};  // beyond double's range, so far beyond that of narrower types
   const double d = std::fabs(magnitude) * 0x1p-48;
   return {y - d, y + d};
 }

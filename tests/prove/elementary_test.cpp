@@ -17,16 +17,24 @@ void for_each_function(Body&& body) {
   }
 }
 
-template <class T, class F>
-void check_all_16_bit(F f) {
+// f of count arguments, against the filter and the oracle.
+template <class T, class F, class Argument>
+void check_all(F f, std::uint32_t count, Argument argument) {
   std::uint64_t wrong = 0;
-  for (std::uint32_t i = 0; i < 0x10000; ++i) {
-    const T x{static_cast<std::uint16_t>(i)}, y = f(x);
-    if (!check<F::kFunction>(x, y).right && wrong++ == 0) {
-      ADD_FAILURE() << std::hex << "f(0x" << i << ") = 0x" << y.bits << ", not 0x" << right<F::kFunction>(x).bits;
-    }
+  T x[kBlock], y[kBlock];
+  for (std::uint32_t i = 0; i < count; i += kBlock) {
+    for (int k = 0; k < kBlock; ++k) x[k] = argument(i + k), y[k] = f(x[k]);
+    check_block<F::kFunction>(x, y, kBlock, [&](int k, Verdict v) {
+      if (v.right || wrong++ != 0) return;
+      ADD_FAILURE() << std::hexfloat << "f(" << numerics::to_double(x[k]) << ") = " << numerics::to_double(y[k])
+                    << ", not " << numerics::to_double(right<F::kFunction>(x[k]));
+    });
   }
   EXPECT_EQ(wrong, 0u);
+}
+template <class T, class F>
+void check_all_16_bit(F f) {
+  check_all<T>(f, 0x10000, [](std::uint32_t i) { return T{static_cast<std::uint16_t>(i)}; });
 }
 
 TEST(Elementary, EveryBfloat16IsCorrectlyRounded) {
@@ -39,16 +47,9 @@ TEST(Elementary, EveryFloat16IsCorrectlyRounded) {
 // One argument in each 4096 neighbours, so every exponent and sign is met 2048 times.
 TEST(Elementary, StratifiedFloatIsCorrectlyRounded) {
   for_each_function([](auto f) {
-    using F = decltype(f);
-    std::uint64_t wrong = 0;
-    for (std::uint32_t i = 0; i < (1u << 20); ++i) {
-      const auto bits = static_cast<std::uint32_t>(i << 12 | (random_word(i) & 0xfff));
-      const float x = std::bit_cast<float>(bits), y = f(x);
-      if (!check<F::kFunction>(x, y).right && wrong++ == 0) {
-        ADD_FAILURE() << std::hexfloat << "f(" << x << ") = " << y << ", not " << right<F::kFunction>(x);
-      }
-    }
-    EXPECT_EQ(wrong, 0u);
+    check_all<float>(f, 1u << 20, [](std::uint32_t i) {
+      return std::bit_cast<float>(static_cast<std::uint32_t>(i << 12 | (random_word(i) & 0xfff)));
+    });
   });
 }
 

@@ -1,184 +1,231 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "block_math.h"
 #include "oracle.h"
 
-// The filter before the oracle: an enclosure of f(x) from the C library's double functions, whose errors (glibc: a few
-// ulp) are widened to 2^-48 of the value, or of the terms that cancel. Shares no code with numerics/.
+// The filter before the oracle: enclosures of f(x) from the C library's double functions, whose errors (glibc: a few
+// ulp) are widened to 2^-48 of the value, or of the terms that cancel. Shares no code with numerics/. Works on blocks.
 
 namespace eadem::prove {
 
-struct Interval {
-  double low, high;
+/// y[i] and a magnitude m[i]: the exact value lies within 2^-48 m[i] of y[i], unless y is infinite or m is zero, when
+/// it lies beyond double's range, hence far beyond that of any narrower type.
+struct Estimates {
+  Block y, m;
 };
-inline Interval around(double y, double magnitude) {
-  if (magnitude == 0 || std::isinf(y)) return {y, y};  // beyond double's range, so far beyond that of narrower types
-  const double d = std::fabs(magnitude) * 0x1p-48;
-  return {y - d, y + d};
-}
-inline Interval around(double y) {
-  return around(y, y);
+
+/// e / (1 + e) or 1 / (1 + e) with e = exp(-|v|): sigmoid(v), free of overflow.
+inline Block sigmoid_in_double(const Block& v) {
+  const Block e = exp(map(v, [](double a) { return -std::fabs(a); }));
+  return map(v, e, [](double a, double b) { return (a >= 0 ? 1 : b) / (1 + b); });
 }
 
-inline double sigmoid_in_double(double v) {
-  if (v >= 0) return 1 / (1 + std::exp(-v));
-  const double e = std::exp(v);
-  return e / (1 + e);
+inline constexpr double kA = 0x1.9884533d43651p+0;  // 2 sqrt(2/pi)
+inline Block gelu_tanh_exponent_in_double(const Block& x) {
+  return map(x, [](double a) { return a * (kA + kA * 0.044715 * a * a); });
 }
 
-/// For finite x of at most 24 bits inside the open domain; f is not erfinv.
+/// Fills y, and m where it is not |y|. For x of at most 24 bits inside the open domain; f is not erfinv.
 template <Function f>
-Interval filter(double x) {
+void estimate(const Block& x, Estimates& out) {
   using enum Function;
-  constexpr double kA = 0x1.9884533d43651p+0;  // 2 sqrt(2/pi)
+  Block &y = out.y, &m = out.m;
+  const auto magnitude_is_value = [&] { m = map(y, [](double a) { return std::fabs(a); }); };
   if constexpr (f == reciprocal)
-    return around(1 / x);
+    y = map(x, [](double a) { return 1 / a; });
   else if constexpr (f == Function::sqrt)
-    return around(std::sqrt(x));
+    y = map(x, [](double a) { return std::sqrt(a); });
   else if constexpr (f == rsqrt)
-    return around(1 / std::sqrt(x));
+    y = map(x, [](double a) { return 1 / std::sqrt(a); });
   else if constexpr (f == cbrt)
-    return around(std::cbrt(x));
+    y = prove::cbrt(x);
   else if constexpr (f == Function::exp)
-    return around(std::exp(x));
+    y = prove::exp(x);
   else if constexpr (f == exp2)
-    return around(std::exp2(x));
+    y = prove::exp2(x);
   else if constexpr (f == expm1)
-    return around(std::expm1(x));
+    y = prove::expm1(x);
   else if constexpr (f == log)
-    return around(std::log(x));
+    y = prove::log(x);
   else if constexpr (f == log2)
-    return around(std::log2(x));
+    y = prove::log2(x);
   else if constexpr (f == log10)
-    return around(std::log10(x));
+    y = prove::log10(x);
   else if constexpr (f == log1p)
-    return around(std::log1p(x));
+    y = prove::log1p(x);
   else if constexpr (f == sin)
-    return around(std::sin(x));
+    y = prove::sin(x);
   else if constexpr (f == cos)
-    return around(std::cos(x));
+    y = prove::cos(x);
   else if constexpr (f == tan)
-    return around(std::tan(x));
+    y = prove::tan(x);
   else if constexpr (f == asin)
-    return around(std::asin(x));
+    y = prove::asin(x);
   else if constexpr (f == acos)
-    return around(std::acos(x));
+    y = prove::acos(x);
   else if constexpr (f == atan)
-    return around(std::atan(x));
+    y = prove::atan(x);
   else if constexpr (f == sinh)
-    return around(std::sinh(x));
+    y = prove::sinh(x);
   else if constexpr (f == cosh)
-    return around(std::cosh(x));
+    y = prove::cosh(x);
   else if constexpr (f == tanh)
-    return around(std::tanh(x));
+    y = prove::tanh(x);
   else if constexpr (f == asinh)
-    return around(std::asinh(x));
+    y = prove::asinh(x);
   else if constexpr (f == acosh)
-    return around(std::acosh(x));
+    y = prove::acosh(x);
   else if constexpr (f == atanh)
-    return around(std::atanh(x));
+    y = prove::atanh(x);
   else if constexpr (f == erf)
-    return around(std::erf(x));
+    y = prove::erf(x);
   else if constexpr (f == erfc)
-    return around(std::erfc(x));
+    y = prove::erfc(x);
   else if constexpr (f == Function::sigmoid)
-    return around(sigmoid_in_double(x));
+    y = sigmoid_in_double(x);
   else if constexpr (f == logit) {
-    if (x > 0.25 && x < 0.75) return around(2 * std::atanh(2 * x - 1));
-    return around(std::log(x / (1 - x)));
-  } else if constexpr (f == silu)
-    return around(x * sigmoid_in_double(x));
-  else if constexpr (f == softplus)
-    return around(x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)));
-  else if constexpr (f == gelu) {  // erfc(t) moves by 2 t^2 times a relative change of t
-    const double y = x / 2 * std::erfc(-x / M_SQRT2);
-    return around(y, y * (1 + (x < 0 ? std::fmin(x * x, 1000) / 8 : 0)));
+    // Between 1/4 and 3/4 by atanh(2 x - 1), elsewhere by log(x / (1 - x)).
+    const auto inner = [](double a) { return a > 0.25 && a < 0.75; };
+    const Block t = prove::atanh(map(x, [&](double a) { return inner(a) ? 2 * a - 1 : 0; }));
+    const Block l = prove::log(map(x, [&](double a) { return inner(a) ? 1 : a / (1 - a); }));
+    y = map(t, l, [](double a, double b) { return 2 * a + b; });
+  } else if constexpr (f == silu) {
+    y = map(x, sigmoid_in_double(x), [](double a, double s) { return a * s; });
+  } else if constexpr (f == softplus) {
+    const Block t = prove::log1p(prove::exp(map(x, [](double a) { return -std::fabs(a); })));
+    y = map(x, t, [](double a, double b) { return a > 0 ? a + b : b; });
+  } else if constexpr (f == gelu) {  // erfc(t) moves by 2 t^2 times a relative change of t
+    const Block q = prove::erfc(map(x, [](double a) { return -a / M_SQRT2; }));
+    y = map(x, q, [](double a, double b) { return a / 2 * b; });
+    m = map(x, y, [](double a, double b) { return std::fabs(b) * (1 + (a < 0 ? std::min(a * a, 1000.0) / 8 : 0)); });
+    return;
   } else if constexpr (f == gelu_tanh) {
-    const double v = std::fmax(x * (kA + kA * 0.044715 * x * x), -700), y = x * sigmoid_in_double(v);
-    return around(y, y * (1 + std::fabs(std::fmin(v, 0)) / 4));
+    const Block v = map(gelu_tanh_exponent_in_double(x), [](double a) { return std::max(a, -700.0); });
+    y = map(x, sigmoid_in_double(v), [](double a, double s) { return a * s; });
+    m = map(v, y, [](double a, double b) { return std::fabs(b) * (1 - std::min(a, 0.0) / 4); });
+    return;
   } else if constexpr (f == tanh_derivative) {
-    const double c = std::cosh(std::fmin(std::fabs(x), 300));
-    return around(1 / (c * c));
+    y = map(prove::cosh(map(x, [](double a) { return std::min(std::fabs(a), 300.0); })),
+            [](double c) { return 1 / (c * c); });
   } else if constexpr (f == sigmoid_derivative) {
-    const double c = 2 * std::cosh(std::fmin(std::fabs(x), 600) / 2);
-    return around(1 / (c * c));
+    y = map(prove::cosh(map(x, [](double a) { return std::min(std::fabs(a), 600.0) / 2; })),
+            [](double c) { return 1 / (4 * c * c); });
   } else if constexpr (f == gelu_derivative) {
-    if (x < -37) return {-0.0, -0.0};
-    const double a = std::erfc(-x / M_SQRT2) / 2, b = x * std::exp(-x * x / 2) * 0.39894228040143267794;
-    return around(a + b, (a + std::fabs(b)) * (1 + (x < 0 ? x * x / 8 : 0)));
+    const Block near = map(x, [](double a) { return std::clamp(a, -37.0, 37.0); });
+    const Block a = prove::erfc(map(near, [](double t) { return -t / M_SQRT2; }));
+    const Block e = prove::exp(map(near, [](double t) { return -t * t / 2; }));
+    const Block b = map(near, e, [](double t, double v) { return t * v * 0.39894228040143267794; });
+    y = map(a, b, [](double p, double s) { return p / 2 + s; });
+    m = map(near, map(a, b, [](double p, double s) { return p / 2 + std::fabs(s); }),
+            [](double t, double v) { return v * (1 + (t < 0 ? t * t / 8 : 0)); });
+    return;
   } else {
     static_assert(f == silu_derivative || f == gelu_tanh_derivative);
-    if (x < -200) return {-0.0, -0.0};
-    if (x > 200) return {1, 1};
-    const double v = f == silu_derivative ? x : x * (kA + kA * 0.044715 * x * x);
-    const double w = f == silu_derivative ? x : x * (kA + kA * 0.134145 * x * x);
-    const double s = sigmoid_in_double(v), t = sigmoid_in_double(-v);
-    return around(s * (1 + w * t), s * (1 + std::fabs(w) * t) * (1 + std::fabs(v) / 4));
+    const Block near = map(x, [](double a) { return std::clamp(a, -200.0, 200.0); });
+    const Block v = f == silu_derivative ? near : gelu_tanh_exponent_in_double(near);
+    const Block w = f == silu_derivative ? near : map(near, [](double a) { return a * (kA + kA * 0.134145 * a * a); });
+    const Block s = sigmoid_in_double(v), t = sigmoid_in_double(map(v, [](double a) { return -a; }));
+    const Block wt = map(w, t, [](double a, double b) { return a * b; });
+    y = map(s, wt, [](double a, double b) { return a * (1 + b); });
+    m = map(v, map(s, wt, [](double a, double b) { return a * (1 + std::fabs(b)); }),
+            [](double a, double b) { return b * (1 + std::fabs(a) / 4); });
+    return;
   }
-}
-
-/// Whether y = RN_t(erfinv(x)), or of sqrt(2) erfinv(x), by where erf passes the midpoints beside y; x in (0, 1), y >
-/// 0.
-template <Function f, FloatingElement T>
-bool is_erfinv(double x, T y, bool& asked_oracle) {
-  const auto between = [](T a, T b) { return (numerics::to_double(a) + numerics::to_double(b)) / 2; };
-  const auto bits = [&] {
-    if constexpr (std::same_as<T, float>)
-      return std::bit_cast<std::uint32_t>(y);
-    else
-      return y.bits;
-  }();
-  const auto at = [&](int step) {
-    if constexpr (std::same_as<T, float>)
-      return std::bit_cast<float>(static_cast<std::uint32_t>(bits + step));
-    else
-      return T{static_cast<std::uint16_t>(bits + step)};
-  };
-  constexpr bool scaled = f == Function::sqrt2_erfinv;
-  // Whether erf(m) < x.
-  const auto below = [&](double m) {
-    const double t = scaled ? m * M_SQRT1_2 : m;
-    if (x <= 0.5) {
-      const double v = std::erf(t), d = v * 0x1p-46;
-      if (v + d < x) return true;
-      if (v - d > x) return false;
-    } else {
-      const double v = std::erfc(t), d = v * 0x1p-43;
-      if (v - d > 1 - x) return true;
-      if (v + d < 1 - x) return false;
-    }
-    asked_oracle = true;
-    const Real r = Real::apply(mpfr_erf, scaled ? Real(m) / Real::apply(mpfr_sqrt, Real(2)) : Real(m));
-    return mpfr_cmp_d(r.get(), x) < 0;
-  };
-  return below(between(at(-1), y)) && !below(between(y, at(1)));
+  magnitude_is_value();
 }
 
 struct Verdict {
   bool right, asked_oracle;
 };
 
+/// erfinv has no double function: whether y = RN_t(erfinv(x)), or of sqrt(2) erfinv(x), is where erf passes the
+/// midpoints beside y. side[i] is -1 if erf(t[i]) < x[i] surely, 1 if it is above surely, 0 if unknown; x, t > 0.
+template <Function f>
+Block side_of(const Block& x, const Block& midpoint) {
+  const Block t = map(midpoint, [](double a) { return f == Function::sqrt2_erfinv ? a * M_SQRT1_2 : a; });
+  const Block p = erf(t), q = erfc(t);
+  Block side;
+  side.count = x.count;
+  for (int i = 0; i < x.count; ++i) {
+    const bool low = x[i] <= 0.5;
+    const double gap = low ? p[i] - x[i] : (1 - x[i]) - q[i], d = low ? p[i] * 0x1p-46 : q[i] * 0x1p-43;
+    side[i] = gap > d ? 1 : gap < -d ? -1 : 0;
+  }
+  return side;
+}
+
+template <FloatingElement T>
+T neighbour(T y, int step) {
+  if constexpr (std::same_as<T, float>)
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) + step);
+  else
+    return T{static_cast<std::uint16_t>(y.bits + step)};
+}
+
+/// Asks the oracle.
+template <Function f, FloatingElement T>
+Verdict ask(T argument, T result) {
+  return {numerics::same_bits(result, right<f>(argument)), true};
+}
+
+/// Calls report(i, verdict) for those of n <= kBlock results that are wrong or for which the oracle was asked.
+template <Function f, FloatingElement T, class Report>
+void check_block(const T* arguments, const T* results, int n, Report&& report) {
+  Block x;
+  x.count = n;
+  std::array<bool, kBlock> plain;
+  for (int i = 0; i < n; ++i) {
+    double limit;
+    x[i] = numerics::to_double(arguments[i]);
+    plain[i] = !at_limit<f>(x[i], limit);
+    if (!plain[i]) {
+      x[i] = 0.5;
+      if (!numerics::same_bits(results[i], numerics::round_to<T>(limit))) report(i, Verdict{false, false});
+    }
+  }
+  if constexpr (f == Function::erfinv || f == Function::sqrt2_erfinv) {
+    Block a, below, above;
+    a.count = below.count = above.count = n;
+    for (int i = 0; i < n; ++i) {
+      const double y = std::fabs(numerics::to_double(results[i]));
+      a[i] = std::fabs(x[i]), below[i] = above[i] = 1;
+      if (y != y || y == 0 || y > 100 || std::signbit(x[i]) != std::signbit(numerics::to_double(results[i]))) continue;
+      const T positive = numerics::round_to<T>(y);
+      below[i] = (numerics::to_double(neighbour(positive, -1)) + y) / 2;
+      above[i] = (numerics::to_double(neighbour(positive, 1)) + y) / 2;
+    }
+    const Block low = side_of<f>(a, below), high = side_of<f>(a, above);
+    for (int i = 0; i < n; ++i) {
+      const bool sane = below[i] < above[i];
+      if (plain[i] && !(sane && low[i] < 0 && high[i] > 0)) report(i, ask<f>(arguments[i], results[i]));
+    }
+  } else {
+    Estimates e;
+    e.y.count = e.m.count = n;
+    estimate<f>(x, e);
+    for (int i = 0; i < n; ++i) {
+      const double d = e.m[i] == 0 || std::isinf(e.y[i]) ? 0 : e.m[i] * 0x1p-48;
+      const T low = numerics::round_to<T>(e.y[i] - d), high = numerics::round_to<T>(d == 0 ? e.y[i] : e.y[i] + d);
+      if (numerics::same_bits(low, high) && numerics::same_bits(low, results[i])) continue;
+      if (!plain[i]) continue;
+      if (numerics::same_bits(low, high))
+        report(i, Verdict{false, false});
+      else
+        report(i, ask<f>(arguments[i], results[i]));
+    }
+  }
+}
+
 /// Whether `result` is f(x) rounded once.
 template <Function f, FloatingElement T>
 Verdict check(T argument, T result) {
-  const double x = numerics::to_double(argument);
-  double limit;
-  if (at_limit<f>(x, limit)) return {numerics::same_bits(result, numerics::round_to<T>(limit)), false};
-  if constexpr (f == Function::erfinv || f == Function::sqrt2_erfinv) {
-    bool asked = false;
-    const double y = numerics::to_double(result);
-    if (y != y || (x < 0) != std::signbit(y) || y == 0) {  // a subnormal of a 16-bit type may round to 0 or to itself
-      return {numerics::same_bits(result, right<f>(argument)), true};
-    }
-    const T positive = numerics::round_to<T>(std::fabs(y));
-    return {is_erfinv<f>(std::fabs(x), positive, asked), asked};
-  } else {
-    const Interval i = filter<f>(x);
-    const T low = numerics::round_to<T>(i.low);
-    if (numerics::same_bits(low, numerics::round_to<T>(i.high))) return {numerics::same_bits(result, low), false};
-    return {numerics::same_bits(result, right<f>(argument)), true};
-  }
+  Verdict verdict{true, false};
+  check_block<f>(&argument, &result, 1, [&](int, Verdict v) { verdict = v; });
+  return verdict;
 }
 
 }  // namespace eadem::prove

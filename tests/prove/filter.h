@@ -18,9 +18,14 @@ struct Estimates {
   Block y, m;
 };
 
+/// Where exp leaves f32's range far behind, but not yet double's, whose slow paths would be met there.
+inline Block clamped(const Block& x, double limit = 700) {
+  return map(x, [=](double a) { return std::clamp(a, -limit, limit); });
+}
+
 /// e / (1 + e) or 1 / (1 + e) with e = exp(-|v|): sigmoid(v), free of overflow.
 inline Block sigmoid_in_double(const Block& v) {
-  const Block e = exp(map(v, [](double a) { return -std::fabs(a); }));
+  const Block e = exp(map(v, [](double a) { return std::max(-std::fabs(a), -700.0); }));
   return map(v, e, [](double a, double b) { return (a >= 0 ? 1 : b) / (1 + b); });
 }
 
@@ -44,11 +49,11 @@ void estimate(const Block& x, Estimates& out) {
   else if constexpr (f == cbrt)
     y = prove::cbrt(x);
   else if constexpr (f == Function::exp)
-    y = prove::exp(x);
+    y = prove::exp(clamped(x));
   else if constexpr (f == exp2)
-    y = prove::exp2(x);
+    y = prove::exp2(clamped(x, 1000));
   else if constexpr (f == expm1)
-    y = prove::expm1(x);
+    y = prove::expm1(clamped(x));
   else if constexpr (f == log)
     y = prove::log(x);
   else if constexpr (f == log2)
@@ -70,9 +75,9 @@ void estimate(const Block& x, Estimates& out) {
   else if constexpr (f == atan)
     y = prove::atan(x);
   else if constexpr (f == sinh)
-    y = prove::sinh(x);
+    y = prove::sinh(clamped(x));
   else if constexpr (f == cosh)
-    y = prove::cosh(x);
+    y = prove::cosh(clamped(x));
   else if constexpr (f == tanh)
     y = prove::tanh(x);
   else if constexpr (f == asinh)
@@ -84,7 +89,7 @@ void estimate(const Block& x, Estimates& out) {
   else if constexpr (f == erf)
     y = prove::erf(x);
   else if constexpr (f == erfc)
-    y = prove::erfc(x);
+    y = prove::erfc(map(x, [](double a) { return std::min(a, 26.0); }));
   else if constexpr (f == Function::sigmoid)
     y = sigmoid_in_double(x);
   else if constexpr (f == logit) {
@@ -96,10 +101,10 @@ void estimate(const Block& x, Estimates& out) {
   } else if constexpr (f == silu) {
     y = map(x, sigmoid_in_double(x), [](double a, double s) { return a * s; });
   } else if constexpr (f == softplus) {
-    const Block t = prove::log1p(prove::exp(map(x, [](double a) { return -std::fabs(a); })));
+    const Block t = prove::log1p(prove::exp(map(x, [](double a) { return std::max(-std::fabs(a), -700.0); })));
     y = map(x, t, [](double a, double b) { return a > 0 ? a + b : b; });
   } else if constexpr (f == gelu) {  // erfc(t) moves by 2 t^2 times a relative change of t
-    const Block q = prove::erfc(map(x, [](double a) { return -a / M_SQRT2; }));
+    const Block q = prove::erfc(map(x, [](double a) { return std::min(-a / M_SQRT2, 26.0); }));
     y = map(x, q, [](double a, double b) { return a / 2 * b; });
     m = map(x, y, [](double a, double b) { return std::fabs(b) * (1 + (a < 0 ? std::min(a * a, 1000.0) / 8 : 0)); });
     return;

@@ -118,13 +118,16 @@ class Attention {
     g_.keys = paged ? x.pages.shape[1] * kKeys : x.k.shape[2];
     g_.head_size = x.q.shape[3];
     g_.columns = round_up(g_.head_size, 16);
+    many_tiles_ = g_.rows() > kTileRows;
+    g_.key_panel = many_tiles_ ? kPanel : kKeys;
+    g_.value_panel = many_tiles_ ? kPanel : g_.columns;
     width_ = x.q.dtype == DType::f64 ? 8 : 4;
     find_blocks();
   }
 
   void run() {
     const std::int64_t tiles = (g_.rows() + kTileRows - 1) / kTileRows, heads = g_.batch * g_.kv_heads;
-    if (tiles == 1) return share_chunks();
+    if (!many_tiles_) return share_chunks();
     pack_all();
     // Causal queries get dearer with their position: the dearest tiles first.
     parallel_for(tiles * heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -159,7 +162,7 @@ class Attention {
     const std::int64_t wide = g_.head_size * kKeys * width_;
     return paired_ ? std::max(wide, round_up(g_.head_size, 4) / 2 * kKeys * 4) : wide;
   }
-  std::int64_t value_bytes() const { return kKeys * g_.columns * width_; }
+  std::int64_t value_bytes() const { return kKeys * round_up(g_.columns, kPanel) * width_; }
   std::int64_t state_bytes() const {
     return static_cast<std::int64_t>(padded(kTileRows * 8) + padded(kTileRows) + padded(kTileRows * width_) +
                                      padded(kTileRows * g_.columns * width_));
@@ -348,6 +351,7 @@ class Attention {
   const Body& body_;
   const Pack pack_;
   const PairedBody* const paired_;
+  bool many_tiles_;
   std::int64_t width_, most_chunks_ = 0;
   std::vector<Blocks> blocks_;
   Memory packed_memory_;

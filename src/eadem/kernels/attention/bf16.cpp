@@ -76,10 +76,9 @@ EADEM_AVX512_BF16 void rows_by_columns(Words w, std::int64_t columns) {
 }
 
 void product(const uint32_t* a, std::int64_t lda, const uint32_t* b, std::int64_t ldb, std::int64_t first_quad,
-             std::int64_t end_quad, std::int64_t rows, std::int64_t first_column, std::int64_t end_column, float* c,
-             std::int64_t ldc, bool accumulate) {
-  Words w{a, lda, b + first_column, ldb, c + first_column, ldc, first_quad, end_quad, accumulate};
-  const std::int64_t columns = end_column - first_column;
+             std::int64_t end_quad, std::int64_t rows, std::int64_t columns, float* c, std::int64_t ldc,
+             bool accumulate) {
+  Words w{a, lda, b, ldb, c, ldc, first_quad, end_quad, accumulate};
   for (; rows >= 4; rows -= 4, w.a += 4 * lda, w.c += 4 * ldc) rows_by_columns<4, 2>(w, columns);
   for (; rows >= 2; rows -= 2, w.a += 2 * lda, w.c += 2 * ldc) rows_by_columns<2, 4>(w, columns);
   if (rows == 1) rows_by_columns<1, 4>(w, columns);
@@ -175,7 +174,7 @@ EADEM_AVX512_BF16 void join_pairs(const uint32_t* x, const uint32_t* y, std::int
 }
 
 EADEM_AVX512_BF16 void pack_keys(const Source& from, uint32_t* k, Magnitudes& seen) {
-  const std::int64_t head_size = from.g.head_size, quads = (head_size + 3) / 4;
+  const std::int64_t head_size = from.g.head_size, quads = (head_size + 3) / 4, panel = from.g.key_panel;
   if (from.lo > 0 || from.hi < kKeys) std::fill(k, k + quads * 2 * kKeys, 0u);
   if (from.page < 0) {
     uint32_t* row = reinterpret_cast<uint32_t*>(from.room + from.g.columns);
@@ -183,55 +182,63 @@ EADEM_AVX512_BF16 void pack_keys(const Source& from, uint32_t* k, Magnitudes& se
       const uint16_t* x = from.dense(from.g.x.k, j, from.room);
       note(seen, x, head_size);
       row_words(x, head_size, row);
-      for (std::int64_t n = 0; n < 2 * quads; ++n) k[n * kKeys + j] = row[n];
+      uint32_t* const to = k + column_offset(j, panel, 2 * quads);
+      for (std::int64_t n = 0; n < 2 * quads; ++n) to[n * panel] = row[n];
     }
     return;
   }
   alignas(64) static constexpr uint32_t kZeros[kKeys] = {};
   const uint32_t* pairs = from.page_words(from.g.x.k);
-  for (std::int64_t n = 0; n < quads; ++n) {
-    const uint32_t* x = pairs + 2 * n * kKeys + from.lo;
-    const uint32_t* y = 2 * n + 1 < (head_size + 1) / 2 ? x + kKeys : kZeros;
-    uint32_t* even = k + 2 * n * kKeys + from.lo;
-    join_pairs(x, y, from.hi - from.lo, even, even + kKeys);
-    note(seen, reinterpret_cast<const uint16_t*>(even), 2 * (from.hi - from.lo));
-    note(seen, reinterpret_cast<const uint16_t*>(even + kKeys), 2 * (from.hi - from.lo));
+  for (std::int64_t first = from.lo; first < from.hi;) {
+    const std::int64_t end = std::min(from.hi, first / panel * panel + panel), count = end - first;
+    for (std::int64_t n = 0; n < quads; ++n) {
+      const uint32_t* x = pairs + 2 * n * kKeys + first;
+      const uint32_t* y = 2 * n + 1 < (head_size + 1) / 2 ? x + kKeys : kZeros;
+      uint32_t* even = k + column_offset(first, panel, 2 * quads) + 2 * n * panel;
+      join_pairs(x, y, count, even, even + panel);
+      note(seen, reinterpret_cast<const uint16_t*>(even), 2 * count);
+      note(seen, reinterpret_cast<const uint16_t*>(even + panel), 2 * count);
+    }
+    first = end;
   }
 }
 
 EADEM_AVX512_BF16 void pack_values(const Source& from, uint32_t* v, Magnitudes& seen) {
-  const std::int64_t head_size = from.g.head_size, columns = from.g.columns;
+  const std::int64_t head_size = from.g.head_size, columns = from.g.columns, panel = from.g.value_panel;
   for (std::int64_t n = 0; n < kKeys / 4; ++n) {
-    uint32_t* even = v + 2 * n * columns;
-    uint32_t* odd = even + columns;
     const bool whole = from.lo <= 4 * n && 4 * n + 4 <= from.hi;
-    if (from.page >= 0 && whole) {
-      const uint32_t* x = from.page_words(from.g.x.v) + 2 * n * head_size;
-      join_pairs(x, x + head_size, head_size, even, odd);
-    } else {
-      const uint16_t* rows[4];
-      for (std::int64_t i = 0; i < 4; ++i) {
-        const std::int64_t j = 4 * n + i;
-        uint16_t* room = from.room + i * columns;
-        if (j < from.lo || j >= from.hi) {
-          std::fill(room, room + head_size, uint16_t{0});
-          rows[i] = room;
-        } else if (from.page < 0) {
-          rows[i] = from.dense(from.g.x.v, j, room);
-        } else {
-          const uint32_t* pairs = from.page_words(from.g.x.v) + j / 2 * head_size;
-          for (std::int64_t d = 0; d < head_size; ++d) room[d] = static_cast<uint16_t>(pairs[d] >> (j % 2 * 16));
-          rows[i] = room;
-        }
-      }
-      for (std::int64_t d = 0; d < head_size; ++d) {
-        even[d] = word(rows[0][d], rows[2][d]);
-        odd[d] = word(rows[1][d], rows[3][d]);
+    const uint16_t* rows[4];
+    for (std::int64_t i = 0; i < 4 && !(whole && from.page >= 0); ++i) {
+      const std::int64_t j = 4 * n + i;
+      uint16_t* room = from.room + i * columns;
+      rows[i] = room;
+      if (j < from.lo || j >= from.hi) {
+        std::fill(room, room + head_size, uint16_t{0});
+      } else if (from.page < 0) {
+        rows[i] = from.dense(from.g.x.v, j, room);
+      } else {
+        const uint32_t* pairs = from.page_words(from.g.x.v) + j / 2 * head_size;
+        for (std::int64_t d = 0; d < head_size; ++d) room[d] = static_cast<uint16_t>(pairs[d] >> (j % 2 * 16));
       }
     }
-    std::fill(even + head_size, odd, 0u);
-    std::fill(odd + head_size, odd + columns, 0u);
-    note(seen, reinterpret_cast<const uint16_t*>(even), 4 * columns);
+    for (std::int64_t first = 0; first < columns; first += panel) {
+      const std::int64_t count = std::min(panel, head_size - first), width = std::min(panel, columns - first);
+      uint32_t* even = v + column_offset(first, panel, kKeys / 2) + 2 * n * panel;
+      uint32_t* odd = even + panel;
+      if (whole && from.page >= 0) {
+        const uint32_t* x = from.page_words(from.g.x.v) + 2 * n * head_size + first;
+        join_pairs(x, x + head_size, count, even, odd);
+      } else {
+        for (std::int64_t d = 0; d < count; ++d) {
+          even[d] = word(rows[0][first + d], rows[2][first + d]);
+          odd[d] = word(rows[1][first + d], rows[3][first + d]);
+        }
+      }
+      std::fill(even + count, even + width, 0u);
+      std::fill(odd + count, odd + width, 0u);
+      note(seen, reinterpret_cast<const uint16_t*>(even), 2 * width);
+      note(seen, reinterpret_cast<const uint16_t*>(odd), 2 * width);
+    }
   }
 }
 

@@ -34,6 +34,13 @@ void widen_row(const T* from, std::int64_t stride, std::int64_t count, Wide<T>* 
 }
 
 template <class T>
+void pack_value_row(const Problem& g, const T* from, std::int64_t stride, std::int64_t j, Wide<T>* v) {
+  for (std::int64_t c = 0; c < g.head_size; c += g.value_panel)
+    widen_row(from + c * stride, stride, std::min(g.value_panel, g.head_size - c),
+              v + column_offset(c, g.value_panel, kKeys) + j * g.value_panel);
+}
+
+template <class T>
 void pack_dense(const Problem& g, const BlockPlace& place, std::int64_t lo, std::int64_t hi, Wide<T>* k, Wide<T>* v) {
   using W = Wide<T>;
   const auto row = [&](const TensorView& x, std::int64_t j) {
@@ -47,26 +54,32 @@ void pack_dense(const Problem& g, const BlockPlace& place, std::int64_t lo, std:
       const std::int64_t count = std::min(kPart, g.head_size - d0);
       for (std::int64_t j = from; j < to; ++j)
         widen_row(row(g.x.k, j) + d0 * g.x.k.strides[3], g.x.k.strides[3], count, part[j - first]);
+      W* const panel = k + column_offset(first, g.key_panel, g.head_size) + d0 * g.key_panel - first;
       for (std::int64_t d = 0; d < count; ++d)
-        for (std::int64_t j = from; j < to; ++j) k[(d0 + d) * kKeys + j] = part[j - first][d];
+        for (std::int64_t j = from; j < to; ++j) panel[d * g.key_panel + j] = part[j - first][d];
     }
   }
-  for (std::int64_t j = lo; j < hi; ++j) widen_row(row(g.x.v, j), g.x.v.strides[3], g.head_size, v + j * g.columns);
+  for (std::int64_t j = lo; j < hi; ++j) pack_value_row(g, row(g.x.v, j), g.x.v.strides[3], j, v);
 }
 
 template <class T>
 void pack_pages(const Problem& g, const BlockPlace& place, std::int64_t lo, std::int64_t hi, Wide<T>* k, Wide<T>* v) {
-  const std::int64_t page = page_of(g, place.b, place.first_key);
+  const std::int64_t page = page_of(g, place.b, place.first_key), head_size = g.head_size;
   const bool paired = numerics::paired_pages(g.x.k);
+  const std::int64_t stride = paired ? 2 : 1;
   const auto element = [&](auto index, std::int64_t slot, std::int64_t d) {
-    return index(paired, g.kv_heads, g.head_size, page, place.head, slot, d);
+    return index(paired, g.kv_heads, head_size, page, place.head, slot, d);
   };
-  const T* keys = g.x.k.as<T>();
-  const T* values = g.x.v.as<T>();
-  for (std::int64_t d = 0; d < g.head_size; ++d)
-    widen_row(keys + element(numerics::key_page_index, lo, d), paired ? 2 : 1, hi - lo, k + d * kKeys + lo);
+  for (std::int64_t first = lo; first < hi;) {
+    const std::int64_t end = std::min(hi, first / g.key_panel * g.key_panel + g.key_panel);
+    Wide<T>* const panel = k + column_offset(first, g.key_panel, head_size);
+    for (std::int64_t d = 0; d < head_size; ++d)
+      widen_row(g.x.k.as<T>() + element(numerics::key_page_index, first, d), stride, end - first,
+                panel + d * g.key_panel);
+    first = end;
+  }
   for (std::int64_t j = lo; j < hi; ++j)
-    widen_row(values + element(numerics::value_page_index, j, 0), paired ? 2 : 1, g.head_size, v + j * g.columns);
+    pack_value_row(g, g.x.v.as<T>() + element(numerics::value_page_index, j, 0), stride, j, v);
 }
 
 template <class W>
@@ -84,9 +97,10 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   using W = Wide<T>;
   const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
   const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
+  const std::int64_t values = kKeys * round_up(g.columns, g.value_panel);
   block.paired = false;
   if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys &&
-      g.columns == g.head_size) {
+      g.key_panel == kKeys && g.columns == g.head_size) {
     const std::int64_t page = page_of(g, place.b, place.first_key);
     block.k = g.x.k.as<W>() + numerics::key_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
     block.v = g.x.v.as<W>() + numerics::value_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
@@ -94,13 +108,13 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
     W* const k = static_cast<W*>(block.k);
     W* const v = static_cast<W*>(block.v);
     if (lo > 0 || hi < kKeys) std::fill(k, k + g.head_size * kKeys, W{0});
-    if (lo > 0 || hi < kKeys || g.columns > g.head_size) std::fill(v, v + kKeys * g.columns, W{0});
+    if (lo > 0 || hi < kKeys || values > kKeys * g.head_size) std::fill(v, v + values, W{0});
     if (g.x.pages.data)
       pack_pages<T>(g, place, lo, hi, k, v);
     else
       pack_dense<T>(g, place, lo, hi, k, v);
   }
-  block.finite = all_finite(static_cast<const W*>(block.v), kKeys * g.columns);
+  block.finite = all_finite(static_cast<const W*>(block.v), values);
 }
 
 Pack pack_for(DType dtype) {

@@ -212,17 +212,17 @@ void scores(const Problem& g, const Tile& t, const PackedBlock& block, std::int6
             Span panel) {
   using W = Wide<T>;
   const std::int64_t head_size = g.head_size;
-  const W* k = static_cast<const W*>(block.k) + panel.lo;
+  const W* k = static_cast<const W*>(block.k) + column_offset(panel.lo, g.key_panel, head_size);
   W* s = static_cast<W*>(t.s) + row * kKeys + panel.lo;
-  Factors<W> f{static_cast<const W*>(t.q) + row * head_size,
-               static_cast<std::size_t>(head_size),
-               k,
-               kKeys,
-               s,
-               kKeys,
-               0,
-               std::min<std::int64_t>(head_size, 256),
-               false};
+  Factors<W> f{.a = static_cast<const W*>(t.q) + row * head_size,
+               .lda = static_cast<std::size_t>(head_size),
+               .b = k,
+               .ldb = static_cast<std::size_t>(g.key_panel),
+               .c = s,
+               .ldc = kKeys,
+               .first = 0,
+               .end = std::min<std::int64_t>(head_size, 256),
+               .accumulate = false};
   if (head_size <= 256) return product<Float16<T>>(f, rows, panel.hi - panel.lo);
 
   // The tree over blocks of 256: a stack of pending sums.
@@ -260,15 +260,15 @@ template <class T>
 void values(const Problem& g, const Tile& t, const void* v, std::int64_t row, std::int64_t rows, Span span,
             Span panel) {
   using W = Wide<T>;
-  Factors<W> f{static_cast<const W*>(t.s) + row * kKeys,
-               kKeys,
-               static_cast<const W*>(v) + panel.lo,
-               static_cast<std::size_t>(g.columns),
-               static_cast<W*>(t.product) + row * g.columns + panel.lo,
-               static_cast<std::size_t>(g.columns),
-               span.lo,
-               span.hi,
-               false};
+  Factors<W> f{.a = static_cast<const W*>(t.s) + row * kKeys,
+               .lda = kKeys,
+               .b = static_cast<const W*>(v) + column_offset(panel.lo, g.value_panel, kKeys),
+               .ldb = static_cast<std::size_t>(g.value_panel),
+               .c = static_cast<W*>(t.product) + row * g.columns + panel.lo,
+               .ldc = static_cast<std::size_t>(g.columns),
+               .first = span.lo,
+               .end = span.hi,
+               .accumulate = false};
   product<std::same_as<T, bfloat16>>(f, rows, panel.hi - panel.lo);
   if constexpr (std::same_as<T, bfloat16>) {
     f.a = static_cast<const W*>(t.low) + row * kKeys;
@@ -290,9 +290,10 @@ void accumulate(const Problem& g, const Tile& t, std::int64_t row, W factor, con
 template <class W>
 const W* visible_values(const Problem& g, const Tile& t, const PackedBlock& block, const W* invisible, Span span) {
   W* spare = static_cast<W*>(t.spare);
-  std::memcpy(spare, block.v, static_cast<std::size_t>(kKeys * g.columns) * sizeof(W));
+  std::memcpy(spare, block.v, static_cast<std::size_t>(kKeys * round_up(g.columns, g.value_panel)) * sizeof(W));
   for (std::int64_t j = span.lo; j < span.hi; ++j)
-    if (invisible[j] == -kInfinity<W>) std::fill(spare + j * g.columns, spare + (j + 1) * g.columns, W{0});
+    for (std::int64_t c = 0; invisible[j] == -kInfinity<W> && c < g.columns; c += g.value_panel)
+      std::fill_n(spare + column_offset(c, g.value_panel, kKeys) + j * g.value_panel, g.value_panel, W{0});
   return spare;
 }
 
@@ -319,18 +320,18 @@ void apply(const Problem& g, Tile& t, const PackedBlock& block, const BlockPlace
     return std::min<std::int64_t>(kGroupRows, t.rows - group * kGroupRows);
   };
 
-  // A panel of keys stays in L1 for all rows.
-  const std::int64_t key_panel = t.rows > kGroupRows ? kPanel : kKeys;
-  for (std::int64_t lo = 0; lo < kKeys; lo += key_panel)
+  for (std::int64_t lo = 0; lo < kKeys; lo += g.key_panel)
     for (std::int64_t group = 0; group < groups; ++group) {
-      const Span panel{std::max(lo, span[group].lo), std::min(lo + key_panel, span[group].hi)};
+      const Span panel{std::max(lo, span[group].lo), std::min(lo + g.key_panel, span[group].hi)};
       if (panel.empty()) continue;
+      const std::int64_t row = group * kGroupRows;
       if (block.paired)
-        paired->product(t.pairs + group * kGroupRows * quads * 2, quads * 2, static_cast<const std::uint32_t*>(block.k),
-                        kKeys, 0, quads, rows_in(group), panel.lo, panel.hi,
-                        static_cast<float*>(t.s) + group * kGroupRows * kKeys, kKeys, false);
+        paired->product(t.pairs + row * quads * 2, quads * 2,
+                        static_cast<const std::uint32_t*>(block.k) + column_offset(panel.lo, g.key_panel, quads * 2),
+                        g.key_panel, 0, quads, rows_in(group), panel.hi - panel.lo,
+                        static_cast<float*>(t.s) + row * kKeys + panel.lo, kKeys, false);
       else
-        scores<T>(g, t, block, group * kGroupRows, rows_in(group), panel);
+        scores<T>(g, t, block, row, rows_in(group), panel);
     }
 
   for (std::int64_t group = 0; group < groups; ++group) {
@@ -347,27 +348,28 @@ void apply(const Problem& g, Tile& t, const PackedBlock& block, const BlockPlace
       }
       if (block.finite || state.nan[r] || seen[r].empty()) continue;
       const W* v = visible_values(g, t, block, invisible, span[group]);
-      values<T>(g, t, v, r, 1, span[group], {0, g.columns});
+      for (std::int64_t lo = 0; lo < g.columns; lo += g.value_panel)
+        values<T>(g, t, v, r, 1, span[group], {lo, std::min(lo + g.value_panel, g.columns)});
       accumulate<W>(g, t, r, factor[r], state);
     }
   }
   if (!block.finite) return;
 
-  const std::int64_t column_panel = t.rows > kGroupRows ? 32 : g.columns;
-  for (std::int64_t lo = 0; lo < g.columns; lo += column_panel)
+  for (std::int64_t lo = 0; lo < g.columns; lo += g.value_panel)
     for (std::int64_t group = 0; group < groups; ++group) {
       if (span[group].empty()) continue;
-      const Span panel{lo, std::min(lo + column_panel, g.columns)};
+      const Span panel{lo, std::min(lo + g.value_panel, g.columns)};
+      const std::int64_t row = group * kGroupRows;
       if (!block.paired) {
-        values<T>(g, t, block.v, group * kGroupRows, rows_in(group), span[group], panel);
+        values<T>(g, t, block.v, row, rows_in(group), span[group], panel);
         continue;
       }
-      const std::uint32_t* p = static_cast<const std::uint32_t*>(t.s) + group * kGroupRows * kKeys;
-      float* product = static_cast<float*>(t.product) + group * kGroupRows * g.columns;
+      const std::uint32_t* p = static_cast<const std::uint32_t*>(t.s) + row * kKeys;
+      const std::uint32_t* v = static_cast<const std::uint32_t*>(block.v) + column_offset(lo, g.value_panel, kKeys / 2);
+      float* product = static_cast<float*>(t.product) + row * g.columns + lo;
       for (const bool low : {false, true})
-        paired->product(p + (low ? kKeys / 2 : 0), kKeys, static_cast<const std::uint32_t*>(block.v), g.columns,
-                        span[group].lo / 4, span[group].hi / 4, rows_in(group), panel.lo, panel.hi, product, g.columns,
-                        low);
+        paired->product(p + (low ? kKeys / 2 : 0), kKeys, v, g.value_panel, span[group].lo / 4, span[group].hi / 4,
+                        rows_in(group), panel.hi - panel.lo, product, g.columns, low);
     }
   for (std::int64_t group = 0; group < groups; ++group)
     for (std::int64_t r = group * kGroupRows; !span[group].empty() && r < group * kGroupRows + rows_in(group); ++r)

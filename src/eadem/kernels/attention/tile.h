@@ -23,13 +23,16 @@ struct Problem {
   numerics::AttentionOperands x;
   numerics::AttentionOptions options;
   std::int64_t batch, kv_heads, group, queries, keys, head_size;
-  std::int64_t columns;  ///< the head size rounded up to 16: rows of packed values and of accumulators
+  std::int64_t columns;                 ///< the head size rounded up to 16: rows of packed values and of accumulators
+  std::int64_t key_panel, value_panel;  ///< columns of a panel of packed keys, of packed values
   std::int64_t rows() const { return group * queries; }  ///< queries that read one key head: row = h queries + i
 };
 
 /// How a block of 128 keys is packed. Keys that do not exist, or lie before `start` or after `length`, are zeros.
 ///   wide:   k: W [D][128], v: W [128][columns]
 ///   paired: k: u32 [ceil(D / 4)][2][128], v: u32 [32][2][columns]: bf16 pairs for vdpbf16ps (bf16.cpp)
+/// Each is cut into panels of columns, one after the other, so that a panel is read straight through and stays in L1:
+/// many rows are multiplied by 32 columns at a time, few rows by all.
 struct PackedBlock {
   void* k = nullptr;
   void* v = nullptr;
@@ -75,15 +78,20 @@ struct Tile {
   void* tree;     ///< W [levels][rows][128]: pending sums of scores where D > 256
 };
 
+/// Where column c of a packed block of `rows` rows begins, in panels of `panel` columns.
+constexpr std::int64_t column_offset(std::int64_t c, std::int64_t panel, std::int64_t rows) {
+  return c / panel * panel * rows + c % panel;
+}
+
 /// The products with vdpbf16ps, where it computes the contraction's order exactly.
 struct PairedBody {
   /// Packs the block paired, or returns false when the instruction's flushing of subnormals could show.
   bool (*pack)(const Problem&, const BlockPlace&, PackedBlock&);
   void (*pack_queries)(const Problem&, Tile&);
-  /// c [rows][columns of the range] (+)= the steps of a b. a: [rows][terms / 4][2], b: [terms / 4][2][ldb].
+  /// c [rows][columns] (+)= the steps of a b from first_quad on. a: [rows][terms / 4][2], b: [terms / 4][2][ldb].
   void (*product)(const std::uint32_t* a, std::int64_t lda, const std::uint32_t* b, std::int64_t ldb,
-                  std::int64_t first_quad, std::int64_t end_quad, std::int64_t rows, std::int64_t first_column,
-                  std::int64_t end_column, float* c, std::int64_t ldc, bool accumulate);
+                  std::int64_t first_quad, std::int64_t end_quad, std::int64_t rows, std::int64_t columns, float* c,
+                  std::int64_t ldc, bool accumulate);
   /// Splits p [lo, hi) of a row in place: quads [32][2] of the high part, then of the low part.
   void (*split)(float* p, std::int64_t lo, std::int64_t hi);
 };

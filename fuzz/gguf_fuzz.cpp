@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::require(a.name == b.name && a.type == b.type && a.shape == b.shape, "types survive");
       fuzz::require(std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end()), "bytes survive");
     }
-    for (const auto& [key, value] : file.metadata()) {
+    for (const auto& pair : file.metadata()) {
+      const std::string& key = pair.first;
       fuzz::read([&] { file.required<std::int64_t>(key); });
       fuzz::read([&] { file.required<double>(key); });
       fuzz::read([&] { file.required<std::vector<std::string>>(key); });

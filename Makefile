@@ -3,6 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
+# The parts of a target run in their order, whatever -j says; ninja and ctest do several things at once.
+.NOTPARALLEL:
 
 PROMPT ?= Why is the sky blue?
 MAX_TOKENS ?= 64
@@ -69,7 +71,8 @@ test-all: test  ## everything: clang, every sanitizer on every test, the full si
 	@$(CTEST) --test-dir build -j $(JOBS) --output-on-failure --no-label-summary
 
 prove: configure  ## every elementary function over every input, against MPFR
-	@scripts/prove
+	@$(NINJA) -C build -j $(JOBS) prove
+	@build/bin/prove --threads $(JOBS)
 
 bench: setup  ## Eadem and its peers, by turns
 	@mkdir -p build

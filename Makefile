@@ -23,8 +23,6 @@ WERROR ?= $(if $(filter 12,$(shell g++ -dumpversion)),ON,OFF)
 configure = $(CMAKE) --preset $(1) -DCMAKE_MAKE_PROGRAM=$(NINJA) $(2) >build/configure.$(1).log || { cat build/configure.$(1).log; exit 1; }
 
 sources = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'examples/*.cpp')
-# The readers' tests, for the sanitizers: tests/io/gguf_test.cpp is the program io_gguf_test.
-reader_tests = $(subst /,_,$(patsubst tests/%.cpp,%,$(wildcard tests/io/*_test.cpp tests/text/*_test.cpp)))
 
 .PHONY: help setup configure build run test test-quick test-readers test-aarch64 test-all prove bench fuzz format lint clean
 
@@ -52,11 +50,11 @@ test-quick: configure
 	@$(NINJA) -C build -j $(JOBS)
 	@$(CTEST) --test-dir build -L quick -j $(JOBS) --output-on-failure --no-label-summary
 
-test-readers: setup  ## io and text under AddressSanitizer and UBSan
+test-readers: setup  ## io, text and the fuzzers' corpora under AddressSanitizer and UBSan
 	@mkdir -p build
-	@$(call configure,asan,-DCMAKE_CXX_COMPILER=$(CLANG))
-	@$(NINJA) -C build/asan -j $(JOBS) $(reader_tests)
-	@$(CTEST) --test-dir build/asan -R '^(io|text)_' -j $(JOBS) --output-on-failure --no-label-summary
+	@$(call configure,readers,-DCMAKE_CXX_COMPILER=$(CLANG))
+	@$(NINJA) -C build/readers -j $(JOBS)
+	@$(CTEST) --test-dir build/readers -j $(JOBS) --output-on-failure --no-label-summary
 
 test-aarch64: setup  ## numerics and contraction, cross-built, under qemu
 	@scripts/test-aarch64

@@ -13,6 +13,7 @@ option(EADEM_BENCH "Build the benchmarks" OFF)
 option(EADEM_FUZZ "Build the fuzzers (clang)" OFF)
 option(EADEM_WERROR "Warnings are errors" OFF)
 option(EADEM_CORE_ONLY "Only base, numerics and kernels: what is cross-built and run under qemu" OFF)
+option(EADEM_READERS_ONLY "Only what reads files and texts: base, numerics, io, text; for sanitizers and fuzzers" OFF)
 set(EADEM_SANITIZE "" CACHE STRING "address, undefined, thread, or a list of them")
 
 add_compile_options(-ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)

@@ -69,8 +69,7 @@ test-all: test  ## everything: clang, every sanitizer on every test, the full si
 	@$(CTEST) --test-dir build -j $(JOBS) --output-on-failure --no-label-summary
 
 prove: configure  ## every elementary function over every input, against MPFR
-	@$(NINJA) -C build -j $(JOBS) prove
-	@build/bin/prove --threads $(JOBS)
+	@scripts/prove --threads $(JOBS)
 
 bench: setup  ## Eadem and its peers, by turns
 	@mkdir -p build

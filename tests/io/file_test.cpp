@@ -6,6 +6,7 @@
 
 #include "eadem/io/atomic_file.h"
 #include "eadem/io/output.h"
+#include "eadem/io/printable.h"
 #include "eadem/io/sha256.h"
 #include "tests/io/files.h"
 
@@ -61,6 +62,13 @@ TEST(Sha256, KnownDigests) {
   EXPECT_TRUE(is_sha256(kAbc));
   EXPECT_FALSE(is_sha256(std::string(63, 'a')));
   EXPECT_FALSE(is_sha256(std::string(64, 'A')));
+}
+
+TEST(Printable, ControlCharactersAndLengthAreTamed) {
+  EXPECT_EQ(printable("caf\xc3\xa9 \x1b[31m\n\x7f \xc2\x9b"), "caf\xc3\xa9 \\x1b[31m\\x0a\\x7f \\xc2\\x9b");
+  const std::string text = printable("begin" + std::string(100000, 'x') + "end");
+  EXPECT_LT(text.size(), 1300u);
+  EXPECT_TRUE(text.starts_with("begin") && text.ends_with("end"));
 }
 
 TEST(AtomicFile, AppearsWholeOrNotAtAll) {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "eadem/io/printable.h"
+
 namespace eadem::io {
 namespace {
 
@@ -60,8 +62,8 @@ struct GgufFile::Reader {
 
   template <class... Args>
   [[noreturn]] void refuse(std::size_t offset, fmt::format_string<Args...> format, Args&&... args) const {
-    fail<FileError>("{}: {} (at byte {})", gguf.file_->name(), fmt::format(format, std::forward<Args>(args)...),
-                    offset);
+    fail<FileError>("{}: {} (at byte {})", gguf.file_->name(),
+                    printable(fmt::format(format, std::forward<Args>(args)...)), offset);
   }
   std::size_t left() const { return bytes.size() - at; }
 

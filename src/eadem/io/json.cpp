@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "eadem/io/mapped_file.h"
+#include "eadem/io/printable.h"
 
 namespace eadem::io {
 namespace {
@@ -166,7 +167,7 @@ Json parse_json(std::string_view text, std::string_view source, const JsonLimits
   const char* position = text.data();
   const CountingIterator begin{text.data(), &position}, end{text.data() + text.size(), &position};
   if (!Json::sax_parse(begin, end, &builder))
-    fail<FileError>("{}: not valid JSON at byte {}: {}", source, position - text.data(), builder.error);
+    fail<FileError>("{}: not valid JSON at byte {}: {}", source, position - text.data(), printable(builder.error));
   return std::move(builder.root);
 }
 
@@ -176,8 +177,8 @@ Json read_json(const std::filesystem::path& path, const JsonLimits& limits) {
 }
 
 void JsonView::refuse(std::string_view message) const {
-  if (path_.empty()) fail<FileError>("{}: the top-level value {}", *source_, message);
-  fail<FileError>("{}: key '{}' {}", *source_, path_, message);
+  if (path_.empty()) fail<FileError>("{}: the top-level value {}", *source_, printable(message));
+  fail<FileError>("{}: key '{}' {}", *source_, printable(path_), printable(message));
 }
 
 bool JsonView::has(std::string_view key) const {

@@ -10,6 +10,7 @@
 
 #include "eadem/io/atomic_file.h"
 #include "eadem/io/json.h"
+#include "eadem/io/printable.h"
 
 namespace eadem::io {
 namespace {
@@ -80,8 +81,8 @@ void require_full_cover(const std::string& file, const std::vector<SafeTensor>& 
   std::uint64_t at = data;
   for (const SafeTensor* tensor : order) {
     if (tensor->offset != at)
-      fail<FileError>("{}: tensor '{}': data_offsets begin at {}, the tensors before it end at {}", file, tensor->name,
-                      tensor->offset - data, at - data);
+      fail<FileError>("{}: tensor '{}': data_offsets begin at {}, the tensors before it end at {}", file,
+                      printable(tensor->name), tensor->offset - data, at - data);
     at += length(*tensor);
   }
   if (at != data + size)
@@ -91,7 +92,7 @@ void require_full_cover(const std::string& file, const std::vector<SafeTensor>& 
 void require_booleans(const std::string& file, const SafeTensor& tensor) {
   for (const std::byte& byte : tensor.bytes)
     if (byte > std::byte{1})
-      fail<FileError>("{}: tensor '{}': a BOOL of value {}, required 0 or 1 (at byte {})", file, tensor.name,
+      fail<FileError>("{}: tensor '{}': a BOOL of value {}, required 0 or 1 (at byte {})", file, printable(tensor.name),
                       static_cast<int>(byte), tensor.offset + static_cast<std::uint64_t>(&byte - tensor.bytes.data()));
 }
 

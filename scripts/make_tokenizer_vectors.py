@@ -12,7 +12,7 @@ import pathlib
 import random
 import sys
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = ROOT / "tests/text/data"
@@ -44,6 +44,13 @@ def strings(count, seed=1):
     for _ in range(count):
         made.append("".join(r.choice(ALPHABET) for _ in range(r.randint(1, 40))))
     return made
+
+
+def marked_strings(count, seed=3):
+    r = random.Random(seed)
+    letters = list("aeonAEKs ") + ["\u1100", "\u1161", "\u11a8", "\uac00", "\u212b", "\u1e69", "\u0958", "\ufb1d", "\u0f77", "\u2adc", "\U0001d15e", "é", "ệ", "\u0cca"]
+    marks = ["\u0300", "\u0301", "\u0302", "\u0307", "\u0323", "\u0327", "\u030c", "\u0338", "\u0345", "\u0334", "\u05b4", "\u093c", "\u0cc2", "\u3099"]
+    return ["".join(r.choice(letters if r.random() < 0.5 else marks) for _ in range(r.randint(1, 12))) for _ in range(count)]
 
 
 def pre_tokenizer(name):
@@ -83,6 +90,8 @@ def small():
     for name in ["smollm", "gpt-2", "llama-bpe", "qwen2"]:
         tokenizer.pre_tokenizer = pre_tokenizer(name)
         result += [[name] + v for v in vectors(tokenizer, TRICKY + extra + strings(120))]
+    tokenizer.normalizer = normalizers.NFC()  # with the last pre-tokenizer: Qwen2 as it is
+    result += [["qwen2-nfc"] + v for v in vectors(tokenizer, TRICKY + marked_strings(150))]
     write(DATA / "small_vectors.json", result)
 
 

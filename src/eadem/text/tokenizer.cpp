@@ -8,6 +8,7 @@
 #include "eadem/text/bpe.h"
 #include "eadem/text/sentencepiece.h"
 #include "eadem/text/tokenizer_bytes.h"
+#include "eadem/text/tokenizer_nfc.h"
 #include "eadem/text/tokenizer_special.h"
 #include "eadem/text/utf8.h"
 
@@ -276,7 +277,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::span<const TextPiece> pieces, b
       fresh = true;
       continue;
     }
-    const std::string_view stretch = std::string_view(text).substr(part.begin, part.end - part.begin);
+    std::string_view stretch = std::string_view(text).substr(part.begin, part.end - part.begin);
+    std::string normal;
+    if (self.data.normalize_nfc) stretch = normal = normalized_nfc(stretch);
     if (self.data.model == TokenizerData::Model::byte_level_bpe)
       self.encode_bpe(stretch, part.begin, ids);
     else

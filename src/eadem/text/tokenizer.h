@@ -27,7 +27,7 @@ struct TextPiece {
 ///
 /// Bytes that are not UTF-8 are kept: decode(encode(s)) == s for every byte string, unless the vocabulary has no token
 /// for a byte (SmolLM2 lacks 21 of the 256), which is refused with a ValueError naming byte and offset, or an added
-/// token takes neighbouring white space along.
+/// token takes neighbouring white space along, or the model normalizes its text (Qwen2: s comes back in form C).
 class Tokenizer {
  public:
   /// Throws FileError, naming data.source, when the data contradicts itself.

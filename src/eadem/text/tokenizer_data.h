@@ -35,6 +35,7 @@ struct TokenizerData {
   /// Empty: every control and user-defined token, without flags.
   std::vector<AddedToken> added;
   Pretokenizer pretokenizer = Pretokenizer::gpt2;
+  bool normalize_nfc = false;  ///< bring text into normal form C first, added tokens aside (Qwen2)
   bool ignore_merges = false;  ///< a word that is a token is not merged (Llama 3)
   std::int32_t bos = -1, eos = -1, eot = -1, unknown = -1, padding = -1;  ///< -1: none
   bool add_bos = false, add_eos = false, add_space_prefix = false;

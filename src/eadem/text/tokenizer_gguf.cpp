@@ -29,6 +29,8 @@ Tokenizer tokenizer_from_gguf(const io::GgufFile& file, std::string source) {
           pre);
     data.pretokenizer = *known;
     data.ignore_merges = *known == Pretokenizer::llama3;
+    // Not in the file, but in the model's tokenizer.json: both must give the same ids.
+    data.normalize_nfc = *known == Pretokenizer::qwen2;
     for (const std::string& merge : file.required<std::vector<std::string>>("tokenizer.ggml.merges")) {
       const std::size_t space = merge.find(' ', 1);
       if (space == std::string::npos || space + 1 == merge.size())

@@ -153,6 +153,10 @@ class Reader {
     if (normalizer.is_null()) return;
     const json& type = get(normalizer, "type");
     if (type == "Sequence" && get(normalizer, "normalizers").empty()) return;
+    if (type == "NFC") {
+      data_.normalize_nfc = true;
+      return;
+    }
     unsupported("the normalizer {}", type.dump());
   }
 

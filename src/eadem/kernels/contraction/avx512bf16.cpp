@@ -20,7 +20,7 @@ namespace {
 
 using numerics::kStepTerms;
 
-constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumns = kVectors * kLanes;
+constexpr int kRows = 8, kVectors = 2, kLanes = 16, kColumns = kVectors * kLanes;
 constexpr int kStepPairs = 16;
 constexpr std::int64_t kUnitStride = 8 * kStepPairs + 16;  // as tile-inl.h pads rows of units
 

@@ -70,7 +70,8 @@ void run_engine(const Engine& e, const Request& request, const Problem& p, const
 // The best engine of the active target for a dtype; null on `scalar`.
 const Engine* best_engine(DType dtype) {
   const Target target = active_target();
-  if (dtype == DType::bf16 && target >= Target::avx512bf16 && target != Target::neon) return avx512bf16_engine();
+  if (dtype == DType::bf16 && target == Target::amx) return amx_engine();
+  if (dtype == DType::bf16 && target == Target::avx512bf16) return avx512bf16_engine();
   return fma_engine(dtype, target);
 }
 const Engine* fma_engine_of(const void* request) {
@@ -80,6 +81,10 @@ const Engine* bf16_engine_of(const void* request) {
   const Target target = active_target();
   const bool able = target == Target::avx512bf16 || target == Target::amx;
   return able && request_of(request).problem.dtype == DType::bf16 ? avx512bf16_engine() : nullptr;
+}
+const Engine* amx_engine_of(const void* request) {
+  const bool able = active_target() == Target::amx && request_of(request).problem.dtype == DType::bf16;
+  return able ? amx_engine() : nullptr;
 }
 
 using EngineOf = const Engine* (*)(const void* request);
@@ -134,7 +139,7 @@ void run_exchanged(const void* request) {
   multiply(e, p, default_blocking(e, p, threads()));
 }
 
-constexpr std::array<Candidate, 8> kCandidates{{
+constexpr std::array<Candidate, 11> kCandidates{{
     {"fma", has_engine<fma_engine_of>, run_default<fma_engine_of>},
     {"fma-small-tasks", has_engine<fma_engine_of>, run_small_tasks<fma_engine_of>},
     {"fma-subtrees", has_engine<fma_engine_of>, run_subtrees<fma_engine_of>},
@@ -143,6 +148,9 @@ constexpr std::array<Candidate, 8> kCandidates{{
     {"vdpbf16ps", has_engine<bf16_engine_of>, run_default<bf16_engine_of>},
     {"vdpbf16ps-small-tasks", has_engine<bf16_engine_of>, run_small_tasks<bf16_engine_of>},
     {"vdpbf16ps-subtrees", has_engine<bf16_engine_of>, run_subtrees<bf16_engine_of>},
+    {"amx", has_engine<amx_engine_of>, run_default<amx_engine_of>},
+    {"amx-small-tasks", has_engine<amx_engine_of>, run_small_tasks<amx_engine_of>},
+    {"amx-subtrees", has_engine<amx_engine_of>, run_subtrees<amx_engine_of>},
 }};
 
 // Few columns waste lanes: exchanged, the lanes run along the rows of a. (Measured: up to a quarter of a vector pair.)
@@ -161,8 +169,8 @@ void run_static_choice(const Request& request) {
 
 std::string key_of(const void* request) {
   const Problem& p = request_of(request).problem;
-  return fmt::format("{} {}x{}x{} batch {} strides a {},{} b {},{}{} {} threads {}", name_of(p.dtype), p.m, p.n, p.k, p.batch,
-                     p.a.row, p.a.term, p.b.row, p.b.term, request_of(request).kept_b ? " kept" : "",
+  return fmt::format("{} {}x{}x{} batch {} strides a {},{} b {},{}{} {} threads {}", name_of(p.dtype), p.m, p.n, p.k,
+                     p.batch, p.a.row, p.a.term, p.b.row, p.b.term, request_of(request).kept_b ? " kept" : "",
                      name_of(active_target()), threads());
 }
 

@@ -73,5 +73,7 @@ const Engine* fma_engine(DType, Target);
 const Engine* pair_engine();
 /// vdpbf16ps with (k, k + 2) pairs; null where it is not compiled.
 const Engine* avx512bf16_engine();
+/// tdpbf16ps; null where it is not compiled.
+const Engine* amx_engine();
 
 }  // namespace eadem::kernels::contraction

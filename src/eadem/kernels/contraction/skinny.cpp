@@ -36,7 +36,7 @@ HWY_INLINE auto LoadElements(const typename Op::Element* at) {
 }
 
 // Where the sums of a run of columns are: [chain][row][column] and [row][column].
-template <class Op>
+template <class Op, int rows>
 struct Run {
   static constexpr std::int64_t kWidth = 512;
   typename Op::Wide* chains;
@@ -54,28 +54,29 @@ HWY_INLINE void AddTerms(const typename Op::Wide* a, const typename Op::Element*
     V v[used][rows];
 #pragma GCC unroll 2
     for (int chain = 0; chain < used; ++chain)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < rows; ++i)
-        v[chain][i] = fresh ? hn::Zero(d)
-                            : hn::Load(d, chains + (((first + chain) % Op::kChains) * rows + i) * Run<Op>::kWidth + n);
+        v[chain][i] =
+            fresh ? hn::Zero(d)
+                  : hn::Load(d, chains + (((first + chain) % Op::kChains) * rows + i) * Run<Op, rows>::kWidth + n);
 #pragma GCC unroll 8
     for (int u = 0; u < terms; ++u) {
       const V x = LoadElements<Op>(b + u * stride + n);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < rows; ++i) v[u % used][i] = hn::MulAdd(hn::Set(d, a[i * kBlockTerms + u]), x, v[u % used][i]);
     }
 #pragma GCC unroll 2
     for (int chain = 0; chain < used; ++chain)
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < rows; ++i)
-        hn::Store(v[chain][i], d, chains + (((first + chain) % Op::kChains) * rows + i) * Run<Op>::kWidth + n);
+        hn::Store(v[chain][i], d, chains + (((first + chain) % Op::kChains) * rows + i) * Run<Op, rows>::kWidth + n);
   }
 }
 
 // One step of at most 32 terms, added to the block's sums.
 template <class Op, int rows>
 void AddStep(const typename Op::Wide* a, const typename Op::Element* b, std::int64_t stride, std::int64_t terms,
-             std::int64_t columns, bool first_of_block, const Run<Op>& run) {
+             std::int64_t columns, bool first_of_block, const Run<Op, rows>& run) {
   constexpr typename Op::D d;
   std::int64_t k = 0;
   for (; k + 8 <= terms; k += 8) AddTerms<Op, rows, 8>(a + k, b + k * stride, stride, columns, 0, k == 0, run.chains);
@@ -86,9 +87,9 @@ void AddStep(const typename Op::Wide* a, const typename Op::Element* b, std::int
   const bool both = Op::kChains == 2 && terms > 1;
   for (int i = 0; i < rows; ++i)
     for (std::int64_t n = 0; n < columns; n += kLanes<Op>) {
-      const std::int64_t at = i * Run<Op>::kWidth + n;
+      const std::int64_t at = i * Run<Op, rows>::kWidth + n;
       auto v = hn::Load(d, run.chains + at);
-      if (both) v = hn::Add(v, hn::Load(d, run.chains + rows * Run<Op>::kWidth + at));
+      if (both) v = hn::Add(v, hn::Load(d, run.chains + rows * Run<Op, rows>::kWidth + at));
       hn::Store(first_of_block ? v : hn::Add(hn::Load(d, run.block + at), v), d, run.block + at);
     }
 }
@@ -96,13 +97,13 @@ void AddStep(const typename Op::Wide* a, const typename Op::Element* b, std::int
 template <class Op, int rows>
 void Columns(const Engine& e, const Problem& p, std::int64_t begin, std::int64_t end) {
   using Wide = typename Op::Wide;
-  constexpr std::int64_t width = Run<Op>::kWidth, sums = rows * width;
+  constexpr std::int64_t width = Run<Op, rows>::kWidth, sums = rows * width;
   const std::int64_t blocks = (p.k + kBlockTerms - 1) / kBlockTerms;
   const auto levels = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(blocks)));
   auto* memory = reinterpret_cast<Wide*>(
       task_memory(static_cast<std::size_t>(rows * kBlockTerms + sums * (Op::kChains + 1 + levels)) * sizeof(Wide)));
   Wide* const a = memory;
-  const Run<Op> run{a + rows * kBlockTerms, a + rows * kBlockTerms + Op::kChains * sums};
+  const Run<Op, rows> run{a + rows * kBlockTerms, a + rows * kBlockTerms + Op::kChains * sums};
   Wide* const pending = run.block + sums;
   const auto* all_a = reinterpret_cast<const typename Op::Element*>(p.a.data);
   for (std::int64_t n0 = begin; n0 < end; n0 += width) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "eadem/array/array.h"
@@ -256,7 +257,8 @@ Array sigmoid_derivative(const Array& x);
 Array silu_derivative(const Array& x);
 Array gelu_derivative(const Array& x);
 Array gelu_tanh_derivative(const Array& x);
-// ---- Random numbers (numerics.md section 8): pure functions of a key, u32[2] = (high, low); never of a hidden state. ----
+// ---- Random numbers (numerics.md section 8): pure functions of a key, u32[2] = (high, low); never of a hidden state.
+// ----
 
 /// The key of a seed: jax.random.PRNGKey.
 Array random_key(std::uint64_t seed);
@@ -331,5 +333,66 @@ Array append_key_pages(Array pool, const Array& fresh, const Array& pages, const
                        const std::optional<Array>& count = {});
 Array append_value_pages(Array pool, const Array& fresh, const Array& pages, const Array& position,
                          const std::optional<Array>& count = {});
+
+// ---- Reductions: axes may be negative; keepdims leaves them with extent one; without axes, all are reduced. ----
+
+/// The exact sum, rounded once to x's dtype; +0 of nothing. Integers and bool sum to i64 or u64, modulo 2^64.
+Array sum(const Array& x, const Shape& axes, bool keepdims = false);
+Array sum(const Array& x);
+/// The exact mean, rounded once; of integers and bool in f32; NaN of nothing.
+Array mean(const Array& x, const Shape& axes, bool keepdims = false);
+Array mean(const Array& x);
+/// The sum of squared distances from the mean over (count - ddof), in f64, rounded once; NaN unless count > ddof.
+Array variance(const Array& x, const Shape& axes, double ddof = 0, bool keepdims = false);
+Array variance(const Array& x);
+/// The product, which neither overflows nor underflows inside; 1 of nothing. Integers and bool give i64 or u64.
+Array prod(const Array& x, const Shape& axes, bool keepdims = false);
+Array prod(const Array& x);
+/// The maximum: NaN if there is one; -0 is below +0. Throws ShapeError where there are no elements.
+Array max(const Array& x, const Shape& axes, bool keepdims = false);
+Array max(const Array& x);
+/// The minimum: NaN if there is one; -0 is below +0. Throws ShapeError where there are no elements.
+Array min(const Array& x, const Shape& axes, bool keepdims = false);
+Array min(const Array& x);
+/// Whether some element is not zero; NaN is not zero.
+Array any(const Array& x, const Shape& axes, bool keepdims = false);
+Array any(const Array& x);
+/// Whether no element is zero; NaN is not zero.
+Array all(const Array& x, const Shape& axes, bool keepdims = false);
+Array all(const Array& x);
+/// The i64 index of the maximum: the first NaN, else the lowest index of the greatest. Without an axis: the row-major
+/// index over the whole array.
+Array argmax(const Array& x, std::int64_t axis, bool keepdims = false);
+Array argmax(const Array& x);
+/// The i64 index of the minimum: the first NaN, else the lowest index of the least.
+Array argmin(const Array& x, std::int64_t axis, bool keepdims = false);
+Array argmin(const Array& x);
+/// Running sums along an axis, from its end if `reverse`: an f64 chain, each prefix rounded once to x's dtype; integers
+/// and bool give i64 or u64.
+Array cumsum(const Array& x, std::int64_t axis, bool reverse = false);
+/// The k largest along an axis in descending order (NaN first, ties by ascending index), and their i64 indices.
+std::pair<Array, Array> top_k(const Array& x, std::int64_t k, std::int64_t axis = -1);
+
+// ---- Row operations: f64 inside, one rounding. ----
+
+/// exp(x - max x) over its sum; rows of -inf, or with +inf or NaN, give NaN.
+Array softmax(const Array& x, std::int64_t axis = -1);
+Array log_softmax(const Array& x, std::int64_t axis = -1);
+/// log(sum(exp(x))); the maximum itself where that is infinite, so -inf for a row of -inf.
+Array logsumexp(const Array& x, std::int64_t axis, bool keepdims = false);
+/// (x - mean) / sqrt(variance + epsilon) gamma + beta along the last axis; gamma and beta [D] of x's dtype or f32.
+Array layer_norm(const Array& x, const Array& gamma, const Array& beta, double epsilon = 1e-5);
+/// The same with gamma 1 and beta 0.
+Array layer_norm(const Array& x, double epsilon = 1e-5);
+/// x / sqrt(mean(x^2) + epsilon) gamma along the last axis; gamma [D] of x's dtype or f32.
+Array rms_norm(const Array& x, const Array& gamma, double epsilon = 1e-5);
+/// layer_norm over each of `groups` groups of channels of a batch, gamma and beta [C]; channels last: channel_axis -1.
+Array group_norm(const Array& x, const Array& gamma, const Array& beta, std::int64_t groups, double epsilon = 1e-5,
+                 std::int64_t channel_axis = 1);
+/// Rotates the first R = 2 frequencies.extent(0) elements of the last axis of x [..., D]: pair (i, i + R/2), or
+/// (2i, 2i + 1) if interleaved, by positions [...] (integers, broadcast) times frequencies [R/2] (f64 or f32).
+Array rope(const Array& x, const Array& positions, const Array& frequencies, bool interleaved = false);
+/// theta^(-2i/R), i = 0 .. R/2 - 1, in f64.
+Array rope_frequencies(double theta, std::int64_t rotated);
 
 }  // namespace eadem

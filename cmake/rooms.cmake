@@ -38,6 +38,7 @@ function(eadem_program name folder)
     target_link_libraries(${name} PRIVATE eadem_${room})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARGN})
+  target_compile_definitions(${name} PRIVATE EADEM_VERSION="${PROJECT_VERSION}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 

@@ -2,10 +2,16 @@
 #include "eadem/numerics/contraction.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
+#include "eadem/ops/matrix.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem {
 namespace {
+
+struct LinearAttribute {
+  std::optional<DType> result;
+  static constexpr auto fields() { return std::tuple(field("result", &LinearAttribute::result)); }
+};
 
 Types infer(const Signature& s) {
   if (s.operands.size() != 2 && s.operands.size() != 3)
@@ -27,10 +33,14 @@ Types infer(const Signature& s) {
   Shape shape = x.shape;
   shape.back() = w.shape[0];
   checked_elements("linear", shape);
-  return {{x.dtype, shape}};
+  // Under the FP64 referee, whose operands are f64, the result is f64 whatever the program declared.
+  const DType result = s.as<LinearAttribute>().result.value_or(x.dtype);
+  if (!is_floating(result)) fail<TypeError>("[linear] the result must be floating, got {}", result);
+  return {{x.dtype == DType::f64 ? x.dtype : result, shape}};
 }
 
-// Calls f(a, b, c, bias) with x as matrices [.., 1 or M, K] and w as [.., K, N], the same for each of them.
+// Calls f(a, b, c, bias) with x as one matrix [M, K], or as matrices [.., M, K] where strides do not join them, and w
+// as [.., K, N], the same for each of them.
 template <class F>
 void with_matrices(const Launch& launch, F&& f) {
   TensorView a = launch.operands[0], c = launch.results[0];
@@ -38,6 +48,7 @@ void with_matrices(const Launch& launch, F&& f) {
     a.shape.insert(0, 1), a.strides.insert(0, 0);
     c.shape.insert(0, 1), c.strides.insert(0, 0);
   }
+  if (ops::joins_rows(a)) a = ops::as_matrix(a), c = ops::as_matrix(c);
   const TensorView& w = launch.operands[1];
   TensorView b = w;
   b.shape = {w.shape[1], w.shape[0]};
@@ -63,6 +74,7 @@ Cost cost(const Signature& s, const Types& results) {
 constinit const Primitive prim::linear{
     .name = "linear",
     .summary = "x w^T + bias, rounded once.",
+    .attributes = &kAttributesOf<LinearAttribute>,
     .infer = infer,
     .reference =
         [](const Launch& launch) {
@@ -77,24 +89,23 @@ constinit const Primitive prim::linear{
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-            sink.add({{dtype, {17, 67}}, {dtype, {35, 67}}, {dtype, {35}}});
-            sink.add({{dtype, {2, 3, 300}}, {dtype, {20, 300}}});
-            sink.add({{dtype, {300}}, {dtype, {20, 300}}, {DType::f32, {20}}});
+            sink.add({{dtype, {17, 67}}, {dtype, {35, 67}}, {dtype, {35}}}, LinearAttribute{});
+            sink.add({{dtype, {2, 3, 300}}, {dtype, {20, 300}}}, LinearAttribute{});
+            sink.add({{dtype, {300}}, {dtype, {20, 300}}, {DType::f32, {20}}}, LinearAttribute{});
           }
-          sink.add(
-              {{DType::f32, {5, 40}, Fill::edges}, {DType::f32, {9, 40}, Fill::edges}, {DType::f32, {9}, Fill::edges}});
-          sink.add({{DType::bf16, {5, 40}, Fill::edges}, {DType::bf16, {9, 40}, Fill::edges}});
-          sink.add({{DType::f32, {3, 0}}, {DType::f32, {4, 0}}, {DType::f32, {4}}});
+          const SampleOperand x{DType::f32, {5, 40}, Fill::edges}, w{DType::f32, {9, 40}, Fill::edges};
+          sink.add({x, w, {DType::f32, {9}, Fill::edges}}, LinearAttribute{});
+          sink.add({{DType::bf16, {5, 40}, Fill::edges}, {DType::bf16, {9, 40}, Fill::edges}}, LinearAttribute{});
+          sink.add({{DType::f32, {3, 0}}, {DType::f32, {4, 0}}, {DType::f32, {4}}}, LinearAttribute{});
+          sink.add({{DType::bf16, {2, 1, 67}}, {DType::bf16, {33, 67}}}, LinearAttribute{DType::f32});
         },
     .cost = cost};
 
-Array linear(const Array& x, const Array& w, const Array& bias) {
+Array linear(const Array& x, const Array& w, const std::optional<Array>& bias, std::optional<DType> result) {
   const DType dtype = promote(x.dtype(), w.dtype());
-  return apply(prim::linear, {convert(x, dtype), convert(w, dtype), bias});
-}
-Array linear(const Array& x, const Array& w) {
-  const DType dtype = promote(x.dtype(), w.dtype());
-  return apply(prim::linear, {convert(x, dtype), convert(w, dtype)});
+  const Array a = convert(x, dtype), b = convert(w, dtype);
+  const LinearAttribute attributes{result};
+  return bias ? apply(prim::linear, {a, b, *bias}, attributes) : apply(prim::linear, {a, b}, attributes);
 }
 
 }  // namespace eadem

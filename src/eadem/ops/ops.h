@@ -296,10 +296,11 @@ Array dot_general(const Array& lhs, const Array& rhs, const Shape& lhs_contracti
 /// The matrix product as numpy.matmul: the last two axes are matrices, the others broadcast; a vector is a row on the
 /// left and a column on the right, and its axis is dropped. Dtypes promote. Throws ShapeError, TypeError.
 Array matmul(const Array& a, const Array& b);
-/// x w^T + bias: x [.., K], w [N, K], bias [N] of any floating dtype; the result is [.., N], rounded once after the
-/// bias is added in f32 (f64). w's packed form is kept on its buffer. Throws ShapeError, TypeError.
-Array linear(const Array& x, const Array& w, const Array& bias);
-Array linear(const Array& x, const Array& w);
+/// x w^T + bias: x [.., K], w [N, K], bias [N] of any floating dtype; [.., N] in `result` (default: the operands'
+/// dtype), rounded once after the bias is added in f32 (f64). w's packed form is kept on its buffer. Throws ShapeError,
+/// TypeError.
+Array linear(const Array& x, const Array& w, const std::optional<Array>& bias = std::nullopt,
+             std::optional<DType> result = std::nullopt);
 
 // ---- Attention: numerics.md section 5. ----
 

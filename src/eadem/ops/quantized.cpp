@@ -5,6 +5,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/indices.h"
 #include "eadem/ops/infer.h"
+#include "eadem/ops/matrix.h"
 #include "eadem/ops/ops.h"
 
 // quantized_linear and quantized_take: products with packed quantized weights, and their rows.
@@ -87,39 +88,19 @@ Types infer_linear(const Signature& s) {
   return {{result_of(x, a), shape}};
 }
 
-// Leading axes joined to one where strides allow; infer and the public function see to it that they do.
-TensorView as_matrix(TensorView x) {
-  const std::int64_t columns = x.shape.back(), rows = columns == 0 ? 0 : x.elements() / columns;
-  const int rank = x.shape.rank();
-  const std::int64_t row_stride = rank >= 2 ? x.strides[rank - 2] : columns, column_stride = x.strides.back();
-  x.shape = {rows, columns};
-  x.strides = {row_stride, column_stride};
-  return x;
-}
-
-bool joins_rows(const TensorView& x) {
-  for (int axis = 0; axis + 2 < x.shape.rank(); ++axis)
-    if (x.shape[axis] != 1 && x.strides[axis] != x.strides[axis + 1] * x.shape[axis + 1]) return false;
-  return true;
-}
-
 // x as a matrix, its rows copied together when no single stride joins them.
 template <class F>
 void with_matrix(const TensorView& x, F&& f) {
-  if (joins_rows(x)) return f(as_matrix(x));
+  if (ops::joins_rows(x)) return f(ops::as_matrix(x));
   const BufferRef memory = Buffer::allocate(static_cast<std::size_t>(x.elements()) * size_of(x.dtype));
   const TensorView packed = contiguous_view(memory->data(), x.dtype, x.shape);
-  std::byte* to = packed.data;
-  ops::for_each_index(x.shape, [&](const Shape& index) {
-    ops::move_element(x.dtype, ops::element_at(x, index), to);
-    to += size_of(x.dtype);
-  });
-  f(as_matrix(packed));
+  kernels::copy(x, packed);
+  f(ops::as_matrix(packed));
 }
 
 void reference_linear(const Launch& launch) {
   const kernels::PackedQuantized w = packed_of(launch.operands[1], launch.as<QuantizedAttribute>());
-  const TensorView y = as_matrix(launch.results[0]);
+  const TensorView y = ops::as_matrix(launch.results[0]);
   with_matrix(launch.operands[0], [&](const TensorView& x) {
     numerics::QuantizedRow row;
     for (std::int64_t n = 0; n < w.rows; ++n) {
@@ -146,7 +127,7 @@ void reference_linear(const Launch& launch) {
 void run_linear(const Launch& launch, Context&) noexcept {
   const kernels::PackedQuantized w = packed_of(launch.operands[1], launch.as<QuantizedAttribute>());
   with_matrix(launch.operands[0], [&](const TensorView& x) {
-    kernels::quantized_linear(x, w, as_matrix(launch.results[0]),
+    kernels::quantized_linear(x, w, ops::as_matrix(launch.results[0]),
                               launch.operands.size() == 3 ? &launch.operands[2] : nullptr);
   });
 }
@@ -174,7 +155,7 @@ std::vector<std::int64_t> rows_of(const TensorView& indices, std::int64_t rows) 
 
 void reference_take(const Launch& launch) {
   const kernels::PackedQuantized w = packed_of(launch.operands[0], launch.as<QuantizedAttribute>());
-  const TensorView y = as_matrix(launch.results[0]);
+  const TensorView y = ops::as_matrix(launch.results[0]);
   numerics::QuantizedRow row;
   std::int64_t m = 0;
   for (const std::int64_t id : rows_of(launch.operands[1], w.rows)) {
@@ -189,7 +170,7 @@ void reference_take(const Launch& launch) {
 void run_take(const Launch& launch, Context&) noexcept {
   const kernels::PackedQuantized w = packed_of(launch.operands[0], launch.as<QuantizedAttribute>());
   const std::vector<std::int64_t> ids = rows_of(launch.operands[1], w.rows);
-  kernels::dequantize_rows(w, ids, as_matrix(launch.results[0]));
+  kernels::dequantize_rows(w, ids, ops::as_matrix(launch.results[0]));
 }
 
 // Random bytes are packed weights where a code fills its bits: 4 and 8.

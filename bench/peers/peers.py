@@ -1,0 +1,234 @@
+"""Times Eadem and a peer by turns and prints the ratios (above 1: Eadem is faster)."""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+ROUNDS = 5
+
+GEMM_SHAPES = [
+    (64, 64, 64), (256, 256, 256), (1024, 1024, 1024), (2048, 2048, 2048),
+    (1, 4096, 4096), (4, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096),
+    (512, 576, 1536), (4096, 64, 64), (64, 64, 16384), (127, 129, 131),
+]
+OPS = ["exp", "tanh", "gelu", "silu", "add", "softmax", "layer_norm", "sum0", "sum1"]
+
+
+class Eadem:
+    """The worker process, asked over a pipe."""
+
+    def __init__(self):
+        worker = ROOT / "build/bin/eadem_bench_worker"
+        if not worker.exists():
+            sys.exit(f"bench/peers/run: {worker} is missing; run make bench")
+        self.process = subprocess.Popen([worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        reply = json.loads(self.process.stdout.readline())
+        if "error" in reply:
+            sys.exit(f"bench/peers/run: {request}: {reply['error']}")
+        return reply
+
+    def seconds(self, budget, **request):
+        return self.ask(seconds=budget, **request)["seconds"]
+
+
+def best_of(work, budget):
+    best, total, count = math.inf, 0.0, 0
+    while count < 3 or total < budget:
+        start = time.perf_counter()
+        work()
+        elapsed = time.perf_counter() - start
+        best, total, count = min(best, elapsed), total + elapsed, count + 1
+    return best
+
+
+class Table:
+    def __init__(self, threads):
+        self.threads, self.rows = threads, []
+
+    def measure(self, name, dtype, peer_name, eadem, peer, unit="s", amount=None, budget=0.15):
+        """Runs both by turns; amount turns seconds into a rate."""
+        eadem(budget), best_of(peer, budget / 3)  # warm both up
+        pairs = [(eadem(budget), best_of(peer, budget)) for _ in range(ROUNDS)]
+        ratios = sorted(theirs / ours for ours, theirs in pairs)
+        ours, theirs = min(p[0] for p in pairs), min(p[1] for p in pairs)
+        value = (lambda s: s) if amount is None else (lambda s: amount / s)
+        row = dict(work=name, dtype=dtype, threads=self.threads, eadem=value(ours), peer=value(theirs),
+                   peer_name=peer_name, unit=unit, ratio=ratios[len(ratios) // 2], ratio_min=ratios[0],
+                   ratio_max=ratios[-1])
+        self.rows.append(row)
+        print(f"{name:<34} {dtype:<5} {self.threads}  {row['eadem']:>10.4g} {row['peer']:>10.4g} {unit:<9} "
+              f"{peer_name:<10} {row['ratio']:5.2f} ({row['ratio_min']:.2f}-{row['ratio_max']:.2f})", flush=True)
+        return row
+
+    def mean(self, name, rows):
+        value = math.exp(sum(math.log(r["ratio"]) for r in rows) / len(rows))
+        print(f"{name:<34} geometric mean of {len(rows)}: {value:.2f}, least {min(r['ratio'] for r in rows):.2f}")
+
+
+def torch_dtype(torch, dtype):
+    return {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+
+
+def uniform(torch, dtype, *shape):
+    return (torch.rand(*shape) * 2 - 1).to(torch_dtype(torch, dtype))
+
+
+def gemm(eadem, table):
+    import torch
+    torch.set_num_threads(table.threads)
+    for dtype in ("f32", "bf16"):
+        for packed in (False, True):
+            rows = []
+            for m, n, k in GEMM_SHAPES:
+                a = uniform(torch, dtype, m, k)
+                b = uniform(torch, dtype, n, k).t() if packed else uniform(torch, dtype, k, n)
+                name = f"{'linear' if packed else 'matmul'} {m}x{n}x{k}"
+                rows.append(table.measure(
+                    name, dtype, "torch",
+                    lambda budget: eadem.seconds(budget, work="gemm", dtype=dtype, m=m, n=n, k=k, packed=packed,
+                                                 threads=table.threads),
+                    lambda: torch.matmul(a, b), "GFLOP/s", 2e-9 * m * n * k))
+            table.mean("packed weights" if packed else "row-major", rows)
+
+
+def ops(eadem, table):
+    import torch
+    import torch.nn.functional as F
+    torch.set_num_threads(table.threads)
+    size = 4096
+    for dtype in ("f32", "bf16"):
+        x, y = uniform(torch, dtype, size, size), uniform(torch, dtype, size, size)
+        gamma, beta = uniform(torch, dtype, size), uniform(torch, dtype, size)
+        peers = {
+            "exp": lambda: torch.exp(x), "tanh": lambda: torch.tanh(x), "gelu": lambda: F.gelu(x),
+            "silu": lambda: F.silu(x), "add": lambda: x + y, "softmax": lambda: torch.softmax(x, -1),
+            "layer_norm": lambda: F.layer_norm(x, (size,), gamma, beta), "sum0": lambda: x.sum(0),
+            "sum1": lambda: x.sum(1),
+        }
+        for op in OPS:
+            table.measure(f"{op} {size}x{size}", dtype, "torch",
+                          lambda budget: eadem.seconds(budget, work="op", op=op, dtype=dtype, rows=size, columns=size,
+                                                       threads=table.threads),
+                          peers[op], "ms", None)
+            for key in ("eadem", "peer"):
+                table.rows[-1][key] *= 1e3
+
+
+def attention(eadem, table):
+    import torch
+    import torch.nn.functional as F
+    torch.set_num_threads(table.threads)
+    for dtype in ("f32", "bf16"):
+        q, k, v = (uniform(torch, dtype, 2, 8, 1024, 64) for _ in range(3))
+        table.measure("attention causal 2x8x1024x64", dtype, "torch",
+                      lambda budget: eadem.seconds(budget, work="attention", dtype=dtype, batch=2, heads=8, length=1024,
+                                                   size=64, threads=table.threads),
+                      lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), "1/s", 1)
+
+
+def llm(eadem, table):
+    model = subprocess.run([ROOT / "scripts/get-model"], capture_output=True, text=True, check=True).stdout.strip()
+    if not model.endswith(".gguf"):
+        sys.exit("bench/peers/run: llm needs SmolLM2, which could not be got")
+    from llama_cpp import Llama
+    peer = Llama(model_path=model, n_ctx=1024, n_batch=512, n_threads=table.threads, n_threads_batch=table.threads,
+                 logits_all=False, verbose=False)
+    tokens = [i * 7919 % 40000 + 100 for i in range(512)]
+
+    def peer_prefill():
+        peer.reset()
+        peer.eval(tokens)
+
+    def peer_decode():
+        peer.n_tokens = 480
+        peer._ctx.kv_cache_seq_rm(0, 480, -1) if hasattr(peer._ctx, "kv_cache_seq_rm") else None
+        for token in tokens[480:]:
+            peer.eval([token])
+
+    for dtype in ("bf16", "f32"):
+        table.measure("prefill 512", dtype, "llama.cpp",
+                      lambda budget: eadem.seconds(budget, work="prefill", dtype=dtype, model=model, tokens=512,
+                                                   threads=table.threads),
+                      peer_prefill, "tokens/s", 512, budget=1)
+        peer.reset()
+        peer.eval(tokens[:480])
+        row = table.measure("decode 480..512", dtype, "llama.cpp",
+                            lambda budget: eadem.seconds(budget, work="decode", dtype=dtype, model=model, begin=480,
+                                                         end=512, threads=table.threads),
+                            peer_decode, "tokens/s", 32, budget=1)
+        info = eadem.ask(work="info", dtype=dtype, model=model, threads=table.threads)
+        rate = row["eadem"] * info["weight_bytes"] * 1e-9
+        print(f"  decode reads {rate:.1f} GB/s of weights, {100 * rate / info['read_gb_per_s']:.0f} % of the "
+              f"{info['read_gb_per_s']:.1f} GB/s measured at 90 MiB")
+
+
+def dispatch(eadem, table):
+    import torch
+    torch.set_num_threads(table.threads)
+    x, y = torch.tensor([1.0, 2, 3, 4]), torch.tensor([5.0, 6, 7, 8])
+
+    def peer():
+        for _ in range(1000):
+            torch.add(x, y)
+
+    table.measure("eager add of 4 elements", "f32", "torch",
+                  lambda budget: eadem.seconds(budget, work="dispatch", dtype="f32", threads=table.threads), peer, "ns", None)
+    for key in ("eadem", "peer"):
+        table.rows[-1][key] *= 1e6
+
+
+def machine():
+    name = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown")
+    return {"cpu": name, "cores": len(os.sched_getaffinity(0))}
+
+
+def versions():
+    import importlib.metadata as metadata
+    found = {}
+    for package in ("torch", "numpy", "llama-cpp-python"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def main():
+    works = {"gemm": gemm, "ops": ops, "attention": attention, "llm": llm, "dispatch": dispatch}
+    parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__,
+                                     epilog="Example: bench/peers/run gemm ops --threads 2 --json result.json")
+    parser.add_argument("work", nargs="*", help="gemm, ops, attention, llm, dispatch (default: all)")
+    parser.add_argument("--threads", type=int, action="append", help="default: 1, then 2; may be given more than once")
+    parser.add_argument("--json", help="write the rows to this file")
+    arguments = parser.parse_args()
+    for work in arguments.work:
+        if work not in works:
+            parser.error(f"unknown work '{work}'; known: {' '.join(works)}")
+    eadem, rows = Eadem(), []
+    info = eadem.ask(work="info", dtype="f32", threads=2)
+    print(f"{machine()['cpu']}, target {info['target']}: {info['fma_gflops']:.0f} GFLOP/s f32 FMA, "
+          f"{info['read_gb_per_s']:.1f} GB/s read at 90 MiB (2 threads); peers {versions()}")
+    print(f"{'work':<34} dtype threads  eadem       peer unit      peer       ratio (min-max of {ROUNDS} rounds)")
+    for threads in arguments.threads or [1, 2]:
+        table = Table(threads)
+        for work in arguments.work or works:
+            works[work](eadem, table)
+        rows += table.rows
+    if arguments.json:
+        report = {"machine": machine() | info, "versions": versions(), "rows": rows}
+        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

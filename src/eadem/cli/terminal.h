@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "eadem/base/dtype.h"
+
+namespace eadem::cli {
+
+/// Cores that this process may run on.
+int default_threads();
+
+/// "AMD EPYC", as the system names the CPU.
+std::string cpu_name();
+
+/// "bf16", "f32" or "f64" as a DType; ValueError otherwise.
+DType compute_dtype(const std::string& name);
+
+/// A line on stderr that is rewritten in place: only on a terminal, and only after two seconds.
+class ProgressLine {
+ public:
+  ProgressLine();
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  void show(std::string_view text);
+  void clear();
+
+ private:
+  bool terminal_, shown_ = false;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Lines of cells in aligned columns, the first row being the header; columns whose header begins with '>' are flush
+/// right. No line is longer than 100 characters: the last column is cut.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+/// Set by SIGINT while an InterruptScope lives.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+  bool interrupted() const;
+};
+
+}  // namespace eadem::cli

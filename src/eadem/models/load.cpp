@@ -1,0 +1,201 @@
+#include "eadem/models/load.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "eadem/numerics/quantized_blocks.h"
+#include "eadem/numerics/rounding.h"
+#include "eadem/ops/ops.h"
+
+namespace eadem::models {
+namespace {
+
+// Rows of the q and k projections as llama GGUF files hold them (pair by pair) in the order that half-split rope wants.
+std::vector<std::int64_t> half_split_rows(std::int64_t heads, std::int64_t head_size) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t head = 0; head < heads; ++head)
+    for (std::int64_t half = 0; half < 2; ++half)
+      for (std::int64_t pair = 0; pair < head_size / 2; ++pair) rows.push_back(head * head_size + 2 * pair + half);
+  return rows;
+}
+
+void require_finite(const std::string& source, std::string_view name, const Array& x) {
+  visit_floating(x.dtype(), [&]<class T>(std::type_identity<T>) {
+    const auto values = x.data<T>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!std::isfinite(numerics::to_double(values[i])))
+        fail<FileError>("{}: tensor {}: element {} is {}: weights must be finite", source, name, i,
+                        numerics::to_double(values[i]));
+  });
+}
+
+// A tensor of a model file, whatever the format: a window on the file's memory, or blocks of codes.
+struct Source {
+  std::string file;
+  std::string name;
+  Shape shape;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const io::MappedFile> mapping;
+  DType dtype = DType::f32;                                      // of a dense tensor
+  std::optional<numerics::QuantizedType> blocks = std::nullopt;  // of a quantized one
+};
+
+Array dense_array(const Source& source, DType dtype) {
+  if (source.blocks) fail<FileError>("{}: tensor {} must not be quantized", source.file, source.name);
+  if (!is_floating(source.dtype))
+    fail<FileError>("{}: tensor {} must be of a floating dtype, got {}", source.file, source.name, source.dtype);
+  Array x = Array::allocate({source.dtype, source.shape});
+  if (!source.bytes.empty()) std::memcpy(x.view().data, source.bytes.data(), source.bytes.size());
+  source.mapping->drop_pages(source.bytes);
+  require_finite(source.file, source.name, x);
+  return x.dtype() == dtype ? x : convert(x, dtype);
+}
+
+Array permuted(const Array& x, std::span<const std::int64_t> rows) {
+  if (rows.empty()) return x;
+  return take(x, Array::from(rows, {static_cast<std::int64_t>(rows.size())}), 0);
+}
+
+nn::Weight matrix(const Source& source, DType dtype, std::span<const std::int64_t> rows) {
+  if (source.shape.rank() != 2)
+    fail<FileError>("{}: tensor {} must have two axes, got {}", source.file, source.name, source.shape);
+  if (!rows.empty() && static_cast<std::int64_t>(rows.size()) != source.shape[0])
+    fail<FileError>("{}: tensor {} must have {} rows, got {}", source.file, source.name, rows.size(), source.shape);
+  if (!source.blocks) return nn::Weight::dense(permuted(dense_array(source, dtype), rows));
+  std::span<const std::byte> bytes = source.bytes;
+  std::vector<std::byte> reordered;
+  if (!rows.empty()) {
+    const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(source.shape[0]);
+    for (const std::int64_t row : rows) {
+      const auto part = bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
+      reordered.insert(reordered.end(), part.begin(), part.end());
+    }
+    bytes = reordered;
+  }
+  const std::string name = fmt::format("{}: tensor {}", source.file, source.name);
+  nn::Weight weight = nn::Weight::quantized(
+      name, numerics::block_matrix(name, *source.blocks, source.shape[0], source.shape[1], bytes));
+  source.mapping->drop_pages(source.bytes);
+  return weight;
+}
+
+// Norm gains and rope factors of 16-bit models are exact in f32: both file formats give the same gains.
+Array gain(const Source& source, DType dtype) {
+  return dense_array(source, dtype == DType::f64 ? dtype : DType::f32);
+}
+
+// How a file format names the parts of a model.
+struct Names {
+  std::string_view embedding, norm, output, layer;  // layer has one {}
+  std::string_view attention_norm, query, key, value, attention_output, mlp_norm, gate, up, down;
+};
+constexpr Names kGgufNames{"token_embd", "output_norm", "output",   "blk.{}.",  "attn_norm", "attn_q",  "attn_k",
+                           "attn_v",     "attn_output", "ffn_norm", "ffn_gate", "ffn_up",    "ffn_down"};
+constexpr Names kHuggingFaceNames{
+    "model.embed_tokens", "model.norm",       "lm_head",          "model.layers.{}.", "input_layernorm",
+    "self_attn.q_proj",   "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "post_attention_layernorm",
+    "mlp.gate_proj",      "mlp.up_proj",      "mlp.down_proj"};
+
+// Finds a tensor by its full name; null when the file has none.
+using Find = std::function<std::optional<Source>(const std::string&)>;
+
+Llama assemble(const std::string& file, LlamaConfig config, DType dtype, const Names& names, bool interleaved,
+               bool tied, const Find& find) {
+  const auto required = [&](const std::string& name) {
+    std::optional<Source> source = find(name);
+    if (!source) fail<FileError>("{}: tensor {} is missing", file, name);
+    return *std::move(source);
+  };
+  const auto projection = [&](const std::string& name, std::span<const std::int64_t> rows = {}) {
+    Llama::Projection p{matrix(required(name + ".weight"), dtype, rows), std::nullopt};
+    if (const std::optional<Source> bias = find(name + ".bias")) p.bias = permuted(gain(*bias, dtype), rows);
+    return p;
+  };
+  std::vector<std::int64_t> query_rows, key_rows;
+  if (interleaved) {
+    query_rows = half_split_rows(config.heads, config.head_size);
+    key_rows = half_split_rows(config.kv_heads, config.head_size);
+  }
+  Llama::Weights weights{matrix(required(fmt::format("{}.weight", names.embedding)), dtype, {}),
+                         {},
+                         gain(required(fmt::format("{}.weight", names.norm)), dtype),
+                         std::nullopt};
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const std::string prefix = fmt::format(fmt::runtime(names.layer), i);
+    const auto name = [&](std::string_view part) { return prefix + std::string(part); };
+    weights.layers.push_back({.attention_norm = gain(required(name(names.attention_norm) + ".weight"), dtype),
+                              .mlp_norm = gain(required(name(names.mlp_norm) + ".weight"), dtype),
+                              .query = projection(name(names.query), query_rows),
+                              .key = projection(name(names.key), key_rows),
+                              .value = projection(name(names.value)),
+                              .output = projection(name(names.attention_output)),
+                              .gate = projection(name(names.gate)),
+                              .up = projection(name(names.up)),
+                              .down = projection(name(names.down))});
+  }
+  if (!tied) weights.output = matrix(required(fmt::format("{}.weight", names.output)), dtype, {});
+  try {
+    return Llama(std::move(config), dtype, std::move(weights));
+  } catch (const ShapeError& error) {
+    fail<FileError>("{}: {}", file, error.what());
+  }
+}
+
+std::optional<DType> dense_dtype(io::GgmlType type) {
+  switch (type) {
+    case io::GgmlType::f32: return DType::f32;
+    case io::GgmlType::f16: return DType::f16;
+    case io::GgmlType::bf16: return DType::bf16;
+    case io::GgmlType::f64: return DType::f64;
+    default: return std::nullopt;
+  }
+}
+
+std::optional<numerics::QuantizedType> block_type(io::GgmlType type) {
+  std::string name(io::layout_of(type).name);
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  return numerics::quantized_type_named(name);
+}
+
+}  // namespace
+
+Llama load_gguf(const io::GgufFile& file, DType dtype) {
+  const std::string& name = file.file()->name();
+  LlamaConfig config = config_from_gguf(file);
+  const bool interleaved = config.architecture == "llama";
+  const bool tied = !file.find_tensor("output.weight");
+  return assemble(name, std::move(config), dtype, kGgufNames, interleaved, tied,
+                  [&](const std::string& tensor_name) -> std::optional<Source> {
+                    const io::GgufTensor* tensor = file.find_tensor(tensor_name);
+                    if (!tensor) return std::nullopt;
+                    Source source{name, tensor_name, tensor->shape, tensor->bytes, file.file()};
+                    if (const auto dense = dense_dtype(tensor->type))
+                      source.dtype = *dense;
+                    else if (const auto blocks = block_type(tensor->type))
+                      source.blocks = blocks;
+                    else
+                      fail<FileError>("{}: tensor {} has type {}, which no weight can have", name, tensor_name,
+                                      io::layout_of(tensor->type).name);
+                    return source;
+                  });
+}
+
+Llama load_hugging_face(const std::filesystem::path& folder, DType dtype, io::Access access) {
+  const std::filesystem::path path = folder / "config.json";
+  const io::Json json = io::read_json(path);
+  const io::JsonView view(json, path.string());
+  LlamaConfig config = config_from_json(view);
+  const bool tied = view.value_or<bool>("tie_word_embeddings", false);
+  const io::Safetensors tensors = io::Safetensors::open_folder(folder, access);
+  return assemble(folder.string(), std::move(config), dtype, kHuggingFaceNames, false, tied,
+                  [&](const std::string& tensor_name) -> std::optional<Source> {
+                    const io::SafeTensor* tensor = tensors.find(tensor_name);
+                    if (!tensor) return std::nullopt;
+                    return Source{folder.string(), tensor_name,  tensor->shape,
+                                  tensor->bytes,   tensor->file, tensor->dtype};
+                  });
+}
+
+}  // namespace eadem::models

@@ -1,0 +1,119 @@
+#include "eadem/audit/audit.h"
+
+#include <gtest/gtest.h>
+
+#include "eadem/base/parallel.h"
+#include "eadem/kernels/target.h"
+#include "eadem/models/load.h"
+#include "eadem/ops/catalog.h"
+#include "eadem/runtime/execute.h"
+
+// The auditor finds nothing in a sound model, and names each fault that is planted in one.
+
+namespace eadem {
+namespace {
+
+std::vector<std::int32_t> tokens(int count) {
+  std::vector<std::int32_t> result;
+  for (int i = 0; i < count; ++i) result.push_back((i * i * 7 + 3 * i + 1) % 320);
+  return result;
+}
+
+audit::Subject subject(const models::Llama& model) {
+  audit::Subject s;
+  s.vocabulary = model.config().vocabulary;
+  s.evaluate = [&model](const std::vector<std::int32_t>& t, const audit::Form& form) {
+    return audit::evaluate(model, t, form);
+  };
+  return s;
+}
+
+std::vector<std::string> differing(const std::vector<audit::PropertyResult>& results) {
+  std::vector<std::string> names;
+  for (const audit::PropertyResult& each : results) {
+    EXPECT_EQ(each.differing > 0, each.first.has_value()) << each.name;
+    if (each.differing > 0) names.push_back(each.name);
+  }
+  return names;
+}
+
+class Audit : public ::testing::Test {
+ protected:
+  // Runs the audit with one primitive replaced by a copy of its record whose kernel is `run`.
+  std::vector<audit::PropertyResult> with_fault(const Primitive& primitive,
+                                                void (*run)(const Launch&, Context&) noexcept) {
+    Primitive faulty = primitive;
+    faulty.run = Kernel{run};
+    const ReplacementScope scope(primitive, faulty);
+    return audit::audit(subject(model_), tokens(40), {}, {});
+  }
+  const audit::PropertyResult& named(const std::vector<audit::PropertyResult>& results, const std::string& name) {
+    for (const auto& each : results)
+      if (each.name == name) return each;
+    throw std::runtime_error("no property " + name);
+  }
+  const models::Llama model_ = models::builtin_tiny(DType::bf16);
+};
+
+TEST_F(Audit, FindsNothingInASoundModel) {
+  const auto results = audit::audit(subject(model_), tokens(150), {}, {});
+  EXPECT_EQ(differing(results), std::vector<std::string>{});
+  EXPECT_EQ(results.size(), 10u);
+  for (const audit::PropertyResult& each : results) EXPECT_EQ(each.compared > 0, each.skipped.empty()) << each.name;
+}
+
+TEST_F(Audit, NamesAnOrderThatDependsOnThreads) {
+  const auto results = with_fault(prim::multiply, [](const Launch& launch, Context&) noexcept {
+    execute(prim::multiply, launch);
+    if (threads() == 3) launch.results[0].as<std::uint16_t>()[0] ^= 1;
+  });
+  EXPECT_EQ(differing(results), std::vector<std::string>{"threads"});
+  const audit::PropertyResult& result = named(results, "threads");
+  EXPECT_EQ(result.first_form, "3 threads");
+  // The product of gate and up in layer 0 moves the residual, first seen in the keys of layer 1.
+  EXPECT_EQ(result.first->layer, 1);
+}
+
+TEST_F(Audit, NamesAnAttentionThatDependsOnTheChunk) {
+  const auto results = with_fault(prim::paged_attention, [](const Launch& launch, Context&) noexcept {
+    execute(prim::paged_attention, launch);
+    // As a softmax would whose maximum is taken over the queries of the chunk.
+    if (launch.operands[0].shape[2] == 7) launch.results[0].as<std::uint16_t>()[0] ^= 1;
+  });
+  EXPECT_EQ(differing(results), std::vector<std::string>{"prefill in chunks"});
+  EXPECT_EQ(named(results, "prefill in chunks").first_form, "chunks of 7");
+}
+
+TEST_F(Audit, NamesMemoryThatWasNeverWritten) {
+  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) noexcept {
+    const std::uint16_t before = launch.results[0].as<std::uint16_t>()[5];
+    execute(prim::silu, launch);
+    launch.results[0].as<std::uint16_t>()[5] = before & 0x3fff;
+  });
+  const auto names = differing(results);
+  EXPECT_NE(std::find(names.begin(), names.end(), "repeat"), names.end());
+}
+
+TEST_F(Audit, NamesATargetWithAnotherExp) {
+  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) noexcept {
+    execute(prim::silu, launch);
+    if (kernels::active_target() == kernels::Target::scalar) launch.results[0].as<std::uint16_t>()[3] ^= 1;
+  });
+  EXPECT_EQ(differing(results), std::vector<std::string>{"targets"});
+  EXPECT_EQ(named(results, "targets").first_form, "scalar");
+}
+
+TEST(Accuracy, OfLogitsThatAreOffByAStatedAmount) {
+  const Array reference = Array::from(std::vector<double>{1, 2, 3, 4, 4.1, 1}, {2, 3});
+  const Array ideal = Array::from(std::vector<float>{1, 2, 3.5F, 4, 4.1F, 1}, {2, 3});
+  const Array logits = Array::from(std::vector<float>{1, 2, 4, 4.25F, 4.1F, 1}, {2, 3});
+  const audit::Accuracy a = audit::accuracy("f32", logits, ideal, reference);
+  EXPECT_EQ(a.max_abs, 1);
+  EXPECT_EQ(a.positions, 2);
+  EXPECT_EQ(a.top1_agree, 1);
+  EXPECT_EQ(a.explained, 1);  // 4.1 - 4 is within twice the error of that position
+  EXPECT_NEAR(a.ratio, std::sqrt(1 + 0.0625) / 0.5, 1e-6);
+}
+
+}  // namespace
+}  // namespace eadem

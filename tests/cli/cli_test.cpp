@@ -1,0 +1,191 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "eadem/kernels/target.h"
+#include "tests/support/tiny_llama.h"
+
+// The program as people run it: exit codes, output, traces, and what happens when something goes wrong.
+
+namespace eadem {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryFolder;
+
+struct Finished {
+  int exit = -1;
+  std::string output;  // standard output and standard error
+};
+
+Finished shell(const std::string& command) {
+  Finished result;
+  std::FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
+  char buffer[4096];
+  for (std::size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) result.output.append(buffer, n);
+  const int status = pclose(pipe);
+  result.exit = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+Finished eadem(const std::string& arguments, const std::string& environment = "") {
+  return shell(environment + " " + EADEM_BINARY + " " + arguments);
+}
+
+std::string slurp(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+#define EXPECT_RUN(run, code, text)                                                 \
+  do {                                                                              \
+    const Finished result_ = (run);                                                      \
+    EXPECT_EQ(result_.exit, code) << result_.output;                                \
+    EXPECT_NE(result_.output.find(text), std::string::npos) << result_.output;      \
+  } while (false)
+
+TEST(Cli, HelpHasAnExampleEverywhere) {
+  EXPECT_RUN(eadem("--help"), 0, "Example: eadem");
+  for (const char* command : {"info", "inspect", "tokenize", "generate", "verify", "diff", "audit", "evaluate"})
+    EXPECT_RUN(eadem(std::string(command) + " --help"), 0, "Example: eadem");
+}
+
+TEST(Cli, BadUsageAndInputExitWithTwoAndSayWhy) {
+  const TemporaryFolder folder;
+  const std::string f = folder.path().string();
+  EXPECT_RUN(eadem(""), 2, "subcommand");
+  EXPECT_RUN(eadem("generate"), 2, "MODEL is required");
+  EXPECT_RUN(eadem("generate builtin:tiny --max-tokens -3 -p x"), 2, "max-tokens");
+  EXPECT_RUN(eadem("generate builtin:huge -p x"), 2, "builtin:huge");
+  EXPECT_RUN(eadem("generate " + f + "/none.gguf -p x"), 2, "none.gguf");
+  EXPECT_RUN(eadem("generate builtin:tiny -p x --dtype f16"), 2, "--dtype");
+  EXPECT_RUN(eadem("generate builtin:tiny -p x --temperature nan"), 2, "temperature");
+  EXPECT_RUN(eadem("generate builtin:tiny -p x -n 100000"), 2, "context");
+  EXPECT_RUN(eadem("info", "EADEM_TARGET=mmx"), 2, "EADEM_TARGET");
+  std::ofstream(folder.path() / "bad.gguf") << "GGUF nonsense";
+  EXPECT_RUN(eadem("inspect " + f + "/bad.gguf"), 2, "bad.gguf");
+  std::ofstream(folder.path() / "bad.trace") << "{\"format\": 3}\n";
+  EXPECT_RUN(eadem("verify " + f + "/bad.trace"), 2, "bad.trace");
+  EXPECT_RUN(eadem("tokenize builtin:tiny --ids 1 2 320"), 2, "320");
+  EXPECT_RUN(eadem("evaluate builtin:tiny --tokens-file /dev/null --out " + f + "/out"), 2, "token");
+}
+
+TEST(Cli, InfoNamesTargetsAndNumerics) {
+  EXPECT_RUN(eadem("info"), 0, "numerics      v1");
+  const auto json = nlohmann::json::parse(eadem("info --json --threads 3").output);
+  EXPECT_EQ(json["threads"], 3);
+  EXPECT_EQ(json["targets"].size(), kernels::available_targets().size());
+}
+
+TEST(Cli, TokenizeGoesThereAndBack) {
+  const auto json = nlohmann::json::parse(eadem("tokenize builtin:tiny 'the same word, naïve' --json").output);
+  std::string ids;
+  for (const auto& id : json["ids"]) ids += " " + std::to_string(id.get<int>());
+  EXPECT_RUN(eadem("tokenize builtin:tiny --ids" + ids), 0, "the same word, naïve\n");
+  EXPECT_RUN(shell("printf 'the word' | " EADEM_BINARY " tokenize builtin:tiny --stdin"), 0, "tokens");
+}
+
+TEST(Cli, InspectShowsEveryFormat) {
+  const TemporaryFolder folder;
+  const testing::TinyFiles files = testing::write_tiny_llama(folder.path(), {});
+  EXPECT_RUN(eadem("inspect " + files.gguf.string()), 0, "blk.1.ffn_down.weight");
+  EXPECT_RUN(eadem("inspect " + files.folder.string()), 0, "model.layers.1.mlp.down_proj.weight");
+  const auto json = nlohmann::json::parse(eadem("inspect --json " + files.gguf.string()).output);
+  EXPECT_EQ(json["metadata"]["general.architecture"], "llama");
+  for (std::string line; const char c : eadem("inspect " + files.gguf.string()).output) {
+    if (c != '\n') line += c;
+    else EXPECT_LE(std::exchange(line, "").size(), 100u);
+  }
+}
+
+class CliTrace : public ::testing::Test {
+ protected:
+  std::string path(const char* name) const { return (folder_.path() / name).string(); }
+  void generate(const std::string& name, const std::string& more = "", const std::string& environment = "") {
+    EXPECT_RUN(eadem("generate builtin:tiny -p 'the same words' -n 12 --ignore-end --temperature 0.9 " + more +
+                         " --trace " + path(name.c_str()),
+                     environment),
+               0, "");
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CliTrace, VerifiesAndDiffers) {
+  generate("a");
+  EXPECT_RUN(eadem("verify " + path("a")), 0, "same: 12 steps");
+  generate("b", "--threads 1 --chunk 3 --speculate 4", "EADEM_TARGET=scalar");
+  EXPECT_RUN(eadem("diff " + path("a") + " " + path("b")), 0, "same");
+  generate("c", "--seed 6");
+  EXPECT_RUN(eadem("diff " + path("a") + " " + path("c")), 1, "settings.seed");
+  // One digit of one digest is enough.
+  std::string text = slurp(path("a"));
+  const std::size_t digest = text.rfind("\"logits\":\"") + 10;
+  ASSERT_GT(digest, 10u);
+  text[digest] = text[digest] == '0' ? '1' : '0';
+  std::ofstream(path("d")) << text;
+  EXPECT_RUN(eadem("verify " + path("d")), 1, "differs at step 11");
+  const Finished json = eadem("verify --json " + path("d"));
+  EXPECT_EQ(nlohmann::json::parse(json.output)["first"]["step"], 11);
+}
+
+TEST_F(CliTrace, LeavesNothingHalfWritten) {
+  EXPECT_RUN(eadem("generate builtin:tiny -p x -n 4 --trace /dev/full"), 2, "/dev/full");
+  EXPECT_RUN(eadem("generate builtin:tiny -p x -n 4 --trace " + path("no/such/folder")), 2, "no/such/folder");
+  EXPECT_RUN(shell(EADEM_BINARY " generate builtin:tiny -p x -n 4 > /dev/full"), 2, "standard output");
+  EXPECT_RUN(shell("bash -c '" EADEM_BINARY " inspect " EADEM_SOURCE_DIR
+                   "/tests/golden/traces/tiny.trace | head -c 1 > /dev/null; exit ${PIPESTATUS[0]}'"),
+             0, "");
+}
+
+TEST_F(CliTrace, InterruptionLeavesNoTrace) {
+  const std::string command = std::string(EADEM_BINARY) +
+                              " generate builtin:tiny -p x -n 2000 --ignore-end --trace " + path("t") + " > " +
+                              path("out") + " 2>&1 & pid=$!; while ! [ -s " + path("out") +
+                              " ]; do sleep 0.02; done; kill -INT $pid; wait $pid";
+  const Finished run = shell("bash -c '" + command + "'");
+  EXPECT_EQ(run.exit, 130) << run.output;
+  EXPECT_FALSE(fs::exists(path("t")));
+}
+
+TEST(Cli, AuditReportsAndExitsGood) {
+  const TemporaryFolder folder;
+  const std::string report = (folder.path() / "report.json").string();
+  EXPECT_RUN(eadem("audit builtin:tiny --tokens 40 --json " + report), 0, "the same bits in every form");
+  const auto json = nlohmann::json::parse(slurp(report));
+  EXPECT_EQ(json["properties"].size(), 10u);
+  for (const auto& property : json["properties"]) {
+    EXPECT_GT(property["compared"], 0) << property["name"];
+    EXPECT_EQ(property["differing"], 0) << property["name"];
+  }
+  EXPECT_EQ(json["accuracy"].size(), 2u);
+  EXPECT_LT(json["accuracy"][0]["relative_rms"], 1e-5);
+}
+
+// The committed traces hold on this CPU under every target; tests/golden/VERIFIED lists those on which they did.
+TEST(Golden, TracesHoldUnderEveryTarget) {
+  const std::string folder = EADEM_SOURCE_DIR "/tests/golden/traces/";
+  const std::string model = shell(EADEM_SOURCE_DIR "/scripts/get-model 2>/dev/null").output;
+  for (const kernels::Target target : kernels::available_targets()) {
+    const std::string environment = fmt::format("EADEM_TARGET={}", kernels::name_of(target));
+    EXPECT_RUN(eadem("verify " + folder + "tiny.trace", environment), 0, "same");
+    EXPECT_RUN(eadem("verify --threads 3 " + folder + "tiny-f32.trace", environment), 0, "same");
+    if (model.find(".gguf") == std::string::npos) {
+      fmt::print("SmolLM2 is not here: its trace was not verified under {}\n", kernels::name_of(target));
+      continue;
+    }
+    EXPECT_RUN(eadem("verify " + folder + "smollm2.trace --model " + model.substr(0, model.find('\n')), environment), 0,
+               "same");
+  }
+}
+
+}  // namespace
+}  // namespace eadem

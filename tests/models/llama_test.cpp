@@ -1,0 +1,128 @@
+#include "eadem/models/llama.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "eadem/audit/evaluation.h"
+#include "eadem/models/load.h"
+#include "tests/support/tiny_llama.h"
+
+namespace eadem {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::TinyFiles;
+using testing::TinyOptions;
+
+std::vector<std::int32_t> tokens(std::int64_t count, std::int64_t vocabulary) {
+  std::vector<std::int32_t> result;
+  for (std::int64_t i = 0; i < count; ++i)
+    result.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocabulary));
+  return result;
+}
+
+class BothFormats : public ::testing::TestWithParam<TinyOptions> {};
+
+// GGUF stores llama's q and k rows in another order, and names everything otherwise; the bits must be the same.
+TEST_P(BothFormats, GiveTheSameBits) {
+  const TemporaryFolder folder;
+  const TinyFiles files = testing::write_tiny_llama(folder.path(), GetParam());
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+    const models::Llama a = models::load_gguf(io::GgufFile::open(files.gguf), dtype);
+    const models::Llama b = models::load_hugging_face(files.folder, dtype, io::Access::map);
+    EXPECT_EQ(a.config(), b.config());
+    const auto input = tokens(37, a.config().vocabulary);
+    const audit::Comparison comparison = audit::compare(audit::evaluate(a, input), audit::evaluate(b, input));
+    EXPECT_GT(comparison.compared, 37 * 48);
+    EXPECT_EQ(comparison.differing, 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Models, BothFormats,
+                         ::testing::Values(TinyOptions{}, TinyOptions{.architecture = "qwen2"},
+                                           TinyOptions{.architecture = "qwen2", .tied = true},
+                                           TinyOptions{.tied = true}, TinyOptions{.llama3_rope = true}));
+
+TEST(Llama, SingleIsNearDouble) {
+  const models::Llama model = models::builtin_tiny(DType::f64);
+  const auto input = tokens(9, model.config().vocabulary);
+  const audit::Evaluation wide = audit::evaluate(model, input);
+  const audit::Evaluation narrow = audit::evaluate(models::builtin_tiny(DType::f32), input);
+  double error = 0, norm = 0;
+  for (std::int64_t i = 0; i < wide.logits.elements(); ++i) {
+    const double y64 = wide.logits.data<double>()[static_cast<std::size_t>(i)];
+    const double y = narrow.logits.data<float>()[static_cast<std::size_t>(i)];
+    error += (y - y64) * (y - y64);
+    norm += y64 * y64;
+  }
+  EXPECT_GT(norm, 0);
+  EXPECT_LT(std::sqrt(error / norm), 2e-6);
+}
+
+TEST(Llama, RefusesWhatItCannotRun) {
+  const models::Llama model = models::builtin_tiny(DType::bf16);
+  nn::KvCache cache = model.make_cache(1);
+  const auto run = [&](std::int64_t token, std::int64_t position) {
+    model.hidden(Array::from(std::vector<std::int64_t>{token}, {1, 1}), {{position}, {1}}, cache);
+  };
+  EXPECT_THROW(run(320, 0), ValueError);
+  EXPECT_THROW(run(-1, 0), ValueError);
+  EXPECT_THROW(run(0, model.config().context), ValueError);
+  EXPECT_NO_THROW(run(319, 0));
+}
+
+TEST(Llama, NamesTheTensorThatIsMissingOrNotFinite) {
+  const TemporaryFolder folder;
+  const TinyFiles files = testing::write_tiny_llama(folder.path(), {});
+  const io::GgufFile good = io::GgufFile::open(files.gguf);
+  const auto rewrite = [&](std::string_view leave_out, std::string_view poison) {
+    io::GgufWriter writer;
+    for (const auto& [key, value] : good.metadata()) writer.set(key, value);
+    std::vector<std::vector<std::byte>> kept;
+    kept.reserve(good.tensors().size());
+    for (const io::GgufTensor& t : good.tensors()) {
+      if (t.name == leave_out) continue;
+      kept.emplace_back(t.bytes.begin(), t.bytes.end());
+      if (t.name == poison) kept.back()[7] = kept.back()[6] = std::byte{0xff};  // element 1 becomes NaN
+      writer.add(t.name, t.type, t.shape, kept.back());
+    }
+    writer.write(folder.path() / "bad.gguf");
+    return io::GgufFile::open(folder.path() / "bad.gguf");
+  };
+  const auto message = [](const io::GgufFile& file) -> std::string {
+    try {
+      models::load_gguf(file, DType::bf16);
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(rewrite("blk.1.ffn_up.weight", "")).find("blk.1.ffn_up.weight is missing"), std::string::npos);
+  EXPECT_NE(message(rewrite("", "blk.0.attn_k.weight")).find("blk.0.attn_k.weight: element"), std::string::npos);
+}
+
+TEST(Config, RefusesLies) {
+  const auto with = [](const char* change) {
+    io::Json json = io::parse_json(R"({"model_type":"llama","vocab_size":48,"hidden_size":32,"num_hidden_layers":2,
+      "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":64,"max_position_embeddings":512,
+      "rms_norm_eps":1e-5})",
+                                   "config.json");
+    json.merge_patch(io::parse_json(change, "change"));
+    models::config_from_json(io::JsonView(json, "config.json"));
+  };
+  EXPECT_NO_THROW(with("{}"));
+  EXPECT_THROW(with(R"({"model_type":"mamba"})"), UnsupportedError);
+  EXPECT_THROW(with(R"({"model_type":null})"), FileError);
+  EXPECT_THROW(with(R"({"num_attention_heads":0})"), FileError);
+  EXPECT_THROW(with(R"({"num_key_value_heads":3})"), FileError);
+  EXPECT_THROW(with(R"({"hidden_size":-32})"), FileError);
+  EXPECT_THROW(with(R"({"num_hidden_layers":1e30})"), FileError);
+  EXPECT_THROW(with(R"({"head_dim":7})"), FileError);
+  EXPECT_THROW(with(R"({"rms_norm_eps":0})"), FileError);
+  EXPECT_THROW(with(R"({"rope_theta":-1})"), FileError);
+  EXPECT_THROW(with(R"({"hidden_act":"gelu"})"), FileError);
+  EXPECT_THROW(with(R"({"rope_scaling":{"rope_type":"yarn"}})"), FileError);
+}
+
+}  // namespace
+}  // namespace eadem

@@ -58,11 +58,13 @@ struct RoundingTest {
   }
 };
 
-// Neither subnormal in T, nor NaN; zero only of zero (elsewhere it may be half the smallest subnormal).
+// y is neither subnormal in T, nor NaN, and zero only of zero (elsewhere it may be half the smallest subnormal); nor is
+// x NaN, which clamps may have swallowed.
 template <class T, class D, class V>
 HWY_INLINE hn::Mask<D> is_normal(D d, V x, V y) {
   const auto zero = hn::Zero(d);
-  return hn::Or(hn::Ge(hn::Abs(y), constant(d, kNormal<T>)), hn::And(hn::Eq(y, zero), hn::Eq(x, zero)));
+  const auto normal = hn::Or(hn::Ge(hn::Abs(y), constant(d, kNormal<T>)), hn::And(hn::Eq(y, zero), hn::Eq(x, zero)));
+  return hn::And(normal, hn::Eq(x, x));
 }
 
 // Rounds floats to the nearest T, held; never called in the middle, nor for subnormal results of T.
@@ -88,6 +90,10 @@ template <class T, numerics::Function f, class Test, class W>
 HWY_NOINLINE void repair(const float* x, const W* y, float* out) {
   for (std::size_t i = 0; i < hn::Lanes(hn::ScalableTag<float>()); ++i) {
     const W magnitude = std::fabs(y[i]);
+    if (x[i] != x[i]) {
+      out[i] = numerics::canonical_nan<float>();
+      continue;
+    }
     if (magnitude >= static_cast<W>(kNormal<T>) && Test::suffices(y[i])) continue;
     if (sizeof(W) == 8 && magnitude < static_cast<W>(kVanishing<T>))
       out[i] = std::copysign(0.0f, static_cast<float>(y[i]));

@@ -60,16 +60,13 @@ struct ExpReduction {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE ExpReduction<V> reduce_exp(D d, V x) {
   const V shift = constant(d, kWide<D> ? 0x1.8p52 : 0x1.8p23);
-  ExpReduction<V> e;
-  e.shifted = hn::MulAdd(x, constant(d, 0x1.71547652b82fep0), shift);
-  e.n = hn::Sub(e.shifted, shift);
+  const V shifted = hn::MulAdd(x, constant(d, 0x1.71547652b82fep0), shift), n = hn::Sub(shifted, shift);
   if constexpr (kWide<D>) {
-    e.r = hn::NegMulAdd(e.n, constant(d, 0x1.62e42fefa39efp-1), x);
+    return {shifted, n, hn::NegMulAdd(n, constant(d, 0x1.62e42fefa39efp-1), x)};
   } else {
-    e.r = hn::NegMulAdd(e.n, constant(d, 0.693359375), x);
-    e.r = hn::NegMulAdd(e.n, constant(d, -2.12194440054690583e-4), e.r);
+    const V r = hn::NegMulAdd(n, constant(d, 0.693359375), x);
+    return {shifted, n, hn::NegMulAdd(n, constant(d, -2.12194440054690583e-4), r)};
   }
-  return e;
 }
 // y 2^n, by the exponent.
 template <class D, class V>
@@ -94,15 +91,15 @@ HWY_INLINE V expm1_of(D d, V x, bool full = true) {
   return hn::MulAdd(scale, q, hn::Sub(scale, constant(d, 1)));
 }
 
-// x clamped to where double has room for every f32 result (float: for every bf16 result). NaN stays NaN: x86 returns
-// the second operand then.
+// x clamped to where double has room for every f32 result (float: for every bf16 result). What becomes of NaN
+// depends on the target; the loop takes care of it.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, V x, double low) {
-  return hn::Max(constant(d, low), x);
+  return hn::Max(x, constant(d, low));
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_most(D d, V x, double high) {
-  return hn::Min(constant(d, high), x);
+  return hn::Min(x, constant(d, high));
 }
 inline constexpr double kBeyond = 200;  // exp(-200) is less than half of any f32 or 16-bit subnormal
 template <class D>

@@ -37,7 +37,7 @@ constexpr Held<T> to_held(T x) {
 }
 
 namespace detail {
-consteval double power_of_two(int exponent) {
+constexpr double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 }  // namespace detail

@@ -82,7 +82,7 @@ void check_layouts() {
       {{1500}, {1}, {0}},
       {{1500}, {-1}, {3}},
       {{5, 1300}, {1300, 1}, {1, 5}},       // transposed
-      {{90, 601}, {1, 90}, {601, 1}},     // transposed, large
+      {{90, 601}, {1, 90}, {601, 1}},       // transposed, large
       {{40, 530}, {530, 1}, {0, 1}},        // a row for all
       {{40, 530}, {530, 1}, {1, 0}},        // a column for all
       {{33, 7, 5}, {35, 5, 1}, {0, 1, 0}},  // short rows, broadcast both ways

@@ -265,7 +265,8 @@ class Attention {
     const Blocks& row = blocks_[static_cast<std::size_t>(work.tile.b)];
     const std::int64_t end = std::min(row.end, (chunk + 1) * numerics::kChunkBlocks);
     for (std::int64_t block = std::max(row.first, chunk * numerics::kChunkBlocks); block < end; ++block) {
-      const BlockPlace at = place(work.tile.b, work.tile.head, block);
+      BlockPlace at = place(work.tile.b, work.tile.head, block);
+      if (g_.x.pages.data && !many_tiles_ && block + 1 < end) at.next_page = page_of(g_, at.b, at.first_key + kKeys);
       const bool seen = std::any_of(work.tile.range, work.tile.range + work.tile.rows, [&](const auto& range) {
         return range.first < std::min(range.end, at.first_key + kKeys) && range.end > at.first_key;
       });

@@ -108,21 +108,31 @@ constexpr uint32_t word(uint32_t first, uint32_t second) {
   return second | first << 16;
 }
 
-// The least and the greatest magnitude of the non-zero elements seen.
+// The least non-zero and the greatest magnitude of the elements seen, by lanes.
 struct Magnitudes {
-  uint16_t least = 0x7fff, greatest = 0;
-  int least_exponent() const { return least >> 7; }
-  bool finite() const { return greatest < 0x7f80; }
+  __m512i least;  // less one, so that zero becomes the greatest of all
+  __m512i greatest;
 };
+EADEM_AVX512_BF16 inline Magnitudes nothing_seen() {
+  return {_mm512_set1_epi16(-1), _mm512_setzero_si512()};
+}
+EADEM_AVX512_BF16 inline void note(Magnitudes& seen, __m512i x) {
+  const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+  seen.least = _mm512_min_epu16(seen.least, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
+  seen.greatest = _mm512_max_epu16(seen.greatest, magnitude);
+}
 EADEM_AVX512_BF16 void note(Magnitudes& seen, const uint16_t* x, std::int64_t count) {
-  uint16_t least = seen.least, greatest = seen.greatest;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const uint16_t magnitude = x[i] & 0x7fff;
-    const uint16_t unless_zero = magnitude == 0 ? 0x7fff : magnitude;
-    least = unless_zero < least ? unless_zero : least;
-    greatest = magnitude > greatest ? magnitude : greatest;
-  }
-  seen = {least, greatest};
+  for (; count >= 32; count -= 32, x += 32) note(seen, _mm512_loadu_si512(x));
+  if (count > 0) note(seen, _mm512_maskz_loadu_epi16((1u << count) - 1, x));
+}
+EADEM_AVX512_BF16 int least_exponent(const Magnitudes& seen) {
+  alignas(64) uint16_t lanes[32];
+  _mm512_store_si512(lanes, seen.least);
+  const uint16_t least = *std::min_element(lanes, lanes + 32);
+  return least == 0xffff ? 255 : (least + 1) >> 7;
+}
+EADEM_AVX512_BF16 bool finite(const Magnitudes& seen) {
+  return _mm512_cmpge_epu16_mask(seen.greatest, _mm512_set1_epi16(0x7f80)) == 0;
 }
 
 const uint16_t* contiguous(const uint16_t* from, std::int64_t stride, std::int64_t count, uint16_t* room) {
@@ -158,18 +168,33 @@ struct Source {
         x.as<uint16_t>() + place.b * x.strides[0] + place.head * x.strides[1] + (place.first_key + j) * x.strides[2];
     return contiguous(from, x.strides[3], g.head_size, to);
   }
-  const uint32_t* page_words(const TensorView& x) const {
-    const std::int64_t panel = page * g.kv_heads + place.head;
-    const bool keys = &x == &g.x.k;
-    return x.as<uint32_t>() + panel * (keys ? (g.head_size + 1) / 2 * kKeys : kKeys / 2 * g.head_size);
+  std::int64_t key_words() const { return (g.head_size + 1) / 2 * kKeys; }
+  std::int64_t value_words() const { return kKeys / 2 * g.head_size; }
+  const uint32_t* page_keys() const { return g.x.k.as<uint32_t>() + (page * g.kv_heads + place.head) * key_words(); }
+  const uint32_t* page_values() const {
+    return g.x.v.as<uint32_t>() + (page * g.kv_heads + place.head) * value_words();
   }
+  // How far the next block's page lies from this one's, in words; zero when there is none.
+  std::int64_t pages_ahead() const { return place.next_page < 0 ? 0 : (place.next_page - page) * g.kv_heads; }
+  std::int64_t next_keys() const { return pages_ahead() * key_words(); }
+  std::int64_t next_values() const { return pages_ahead() * value_words(); }
 };
 
+// From two rows of pairs (0 1) and (2 3), the words (0 2) and (1 3); meanwhile asks for the same rows of the next
+// block.
 EADEM_AVX512_BF16 void join_pairs(const uint32_t* x, const uint32_t* y, std::int64_t count, uint32_t* even,
-                                  uint32_t* odd) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    even[i] = x[i] << 16 | (y[i] & 0xffff);
-    odd[i] = (x[i] & 0xffff0000u) | y[i] >> 16;
+                                  uint32_t* odd, Magnitudes& seen, std::int64_t next) {
+  for (std::int64_t i = 0; i < count; i += 16) {
+    const __mmask16 lanes = count - i >= 16 ? 0xffff : static_cast<__mmask16>((1u << (count - i)) - 1);
+    const __m512i first = _mm512_maskz_loadu_epi32(lanes, x + i), second = _mm512_maskz_loadu_epi32(lanes, y + i);
+    note(seen, first);
+    note(seen, second);
+    _mm512_mask_storeu_epi32(even + i, lanes,
+                             _mm512_mask_blend_epi16(0x55555555, _mm512_slli_epi32(first, 16), second));
+    _mm512_mask_storeu_epi32(odd + i, lanes, _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(second, 16), first));
+    if (next == 0) continue;
+    _mm_prefetch(reinterpret_cast<const char*>(x + i + next), _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(y + i + next), _MM_HINT_T1);
   }
 }
 
@@ -188,16 +213,15 @@ EADEM_AVX512_BF16 void pack_keys(const Source& from, uint32_t* k, Magnitudes& se
     return;
   }
   alignas(64) static constexpr uint32_t kZeros[kKeys] = {};
-  const uint32_t* pairs = from.page_words(from.g.x.k);
+  const uint32_t* pairs = from.page_keys();
   for (std::int64_t first = from.lo; first < from.hi;) {
     const std::int64_t end = std::min(from.hi, first / panel * panel + panel), count = end - first;
     for (std::int64_t n = 0; n < quads; ++n) {
       const uint32_t* x = pairs + 2 * n * kKeys + first;
-      const uint32_t* y = 2 * n + 1 < (head_size + 1) / 2 ? x + kKeys : kZeros;
+      const bool half = 2 * n + 1 == (head_size + 1) / 2;
+      const uint32_t* y = half ? kZeros : x + kKeys;
       uint32_t* even = k + column_offset(first, panel, 2 * quads) + 2 * n * panel;
-      join_pairs(x, y, count, even, even + panel);
-      note(seen, reinterpret_cast<const uint16_t*>(even), 2 * count);
-      note(seen, reinterpret_cast<const uint16_t*>(even + panel), 2 * count);
+      join_pairs(x, y, count, even, even + panel, seen, half ? 0 : from.next_keys());
     }
     first = end;
   }
@@ -217,7 +241,7 @@ EADEM_AVX512_BF16 void pack_values(const Source& from, uint32_t* v, Magnitudes& 
       } else if (from.page < 0) {
         rows[i] = from.dense(from.g.x.v, j, room);
       } else {
-        const uint32_t* pairs = from.page_words(from.g.x.v) + j / 2 * head_size;
+        const uint32_t* pairs = from.page_values() + j / 2 * head_size;
         for (std::int64_t d = 0; d < head_size; ++d) room[d] = static_cast<uint16_t>(pairs[d] >> (j % 2 * 16));
       }
     }
@@ -226,43 +250,43 @@ EADEM_AVX512_BF16 void pack_values(const Source& from, uint32_t* v, Magnitudes& 
       uint32_t* even = v + column_offset(first, panel, kKeys / 2) + 2 * n * panel;
       uint32_t* odd = even + panel;
       if (whole && from.page >= 0) {
-        const uint32_t* x = from.page_words(from.g.x.v) + 2 * n * head_size + first;
-        join_pairs(x, x + head_size, count, even, odd);
+        const uint32_t* x = from.page_values() + 2 * n * head_size + first;
+        join_pairs(x, x + head_size, count, even, odd, seen, from.next_values());
       } else {
         for (std::int64_t d = 0; d < count; ++d) {
           even[d] = word(rows[0][first + d], rows[2][first + d]);
           odd[d] = word(rows[1][first + d], rows[3][first + d]);
         }
+        note(seen, reinterpret_cast<const uint16_t*>(even), 2 * count);
+        note(seen, reinterpret_cast<const uint16_t*>(odd), 2 * count);
       }
       std::fill(even + count, even + width, 0u);
       std::fill(odd + count, odd + width, 0u);
-      note(seen, reinterpret_cast<const uint16_t*>(even), 2 * width);
-      note(seen, reinterpret_cast<const uint16_t*>(odd), 2 * width);
     }
   }
 }
 
-bool pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
+EADEM_AVX512_BF16 bool pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   if (g.head_size > 256) return false;  // the tree over blocks of 256 is the wide body's
   const std::int64_t lo = std::clamp<std::int64_t>(std::max<std::int64_t>(place.start, 0) - place.first_key, 0, kKeys);
   const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
   alignas(64) uint16_t room[5 * 256];
   const Source from{g, place, lo, hi, g.x.pages.data ? page_of(g, place.b, place.first_key) : -1, room};
-  Magnitudes keys, values;
+  Magnitudes keys = nothing_seen(), values = nothing_seen();
   pack_keys(from, static_cast<uint32_t*>(block.k), keys);
   pack_values(from, static_cast<uint32_t*>(block.v), values);
   block.paired = true;
-  block.finite = values.finite();
-  block.least_exponent = keys.least_exponent();
-  return block.finite && values.least_exponent() >= kLeastValueExponent && block.least_exponent > 0;
+  block.finite = finite(values);
+  block.least_exponent = least_exponent(keys);
+  return block.finite && least_exponent(values) >= kLeastValueExponent && block.least_exponent > 0;
 }
 
-void pack_queries(const Problem& g, Tile& t) {
+EADEM_AVX512_BF16 void pack_queries(const Problem& g, Tile& t) {
   if (g.head_size > 256) return;
   const TensorView& q = g.x.q;
   const std::int64_t quads = (g.head_size + 3) / 4;
   uint16_t room[256];
-  Magnitudes seen;
+  Magnitudes seen = nothing_seen();
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const std::int64_t h = t.head * g.group + (t.first_row + row) / g.queries, i = (t.first_row + row) % g.queries;
     const uint16_t* from = q.as<uint16_t>() + t.b * q.strides[0] + h * q.strides[1] + i * q.strides[2];
@@ -271,7 +295,8 @@ void pack_queries(const Problem& g, Tile& t) {
     row_words(x, g.head_size, t.pairs + row * quads * 2);
   }
   // A subnormal may meet any key: then no block will do.
-  t.least_exponent = seen.least_exponent() > 0 ? seen.least_exponent() : -kLeastExponents;
+  const int least = least_exponent(seen);
+  t.least_exponent = least > 0 ? least : -kLeastExponents;
 }
 
 constexpr PairedBody kBody{pack, pack_queries, product, split};

@@ -92,6 +92,20 @@ bool all_finite(const W* v, std::int64_t count) {
   return bad == 0;
 }
 
+// Asks for the next block's page while this one is worked on.
+template <class T>
+void prefetch_page(const Problem& g, const BlockPlace& place) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  const T* k =
+      g.x.k.as<T>() + numerics::key_page_index(false, g.kv_heads, g.head_size, place.next_page, place.head, 0, 0);
+  const T* v =
+      g.x.v.as<T>() + numerics::value_page_index(false, g.kv_heads, g.head_size, place.next_page, place.head, 0, 0);
+  for (std::int64_t i = 0; i < kKeys * g.head_size; i += kLine) {
+    __builtin_prefetch(k + i, 0, 2);
+    __builtin_prefetch(v + i, 0, 2);
+  }
+}
+
 template <class T>
 void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   using W = Wide<T>;
@@ -102,6 +116,7 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys &&
       g.key_panel == kKeys && g.columns == g.head_size) {
     const std::int64_t page = page_of(g, place.b, place.first_key);
+    if (place.next_page >= 0) prefetch_page<T>(g, place);
     block.k = g.x.k.as<W>() + numerics::key_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
     block.v = g.x.v.as<W>() + numerics::value_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
   } else {

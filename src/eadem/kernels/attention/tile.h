@@ -55,6 +55,7 @@ inline constexpr int kLeastValueExponent = 127 - 31;
 /// Where a block lies: batch row, key head, and the position of its first key (negative when keys were trimmed).
 struct BlockPlace {
   std::int64_t b, head, first_key, start, length;
+  std::int64_t next_page = -1;  ///< the page that comes next, if known: worth asking for ahead of time
 };
 
 /// What the rows of a tile have gathered so far. maximum = -inf: nothing.

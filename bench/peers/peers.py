@@ -151,8 +151,7 @@ def llm(eadem, table):
         peer.eval(tokens)
 
     def peer_decode():
-        peer.n_tokens = 480
-        peer._ctx.kv_cache_seq_rm(0, 480, -1) if hasattr(peer._ctx, "kv_cache_seq_rm") else None
+        peer.n_tokens = 480  # eval drops what the cache holds from there on
         for token in tokens[480:]:
             peer.eval([token])
 

@@ -87,18 +87,54 @@ void any_tile(const void* a, const void* b, int rows, int columns, std::int64_t 
   table[static_cast<std::size_t>((rows - 1) * kVectors + vectors - 1)](a, b, terms, left, out);
 }
 
-// A step's 32 consecutive terms become its 16 pairs by one permutation of 16-bit lanes.
+// Lane numbers for permutations of 16-bit lanes.
+struct alignas(64) Lanes {
+  std::uint16_t at[32];
+};
+// Of a step's 32 terms: pair p of the even chain, then of the odd, k + 2 low and k high.
+constexpr Lanes kStepToPairs = [] {
+  Lanes lanes{};
+  for (int pair = 0; pair < kStepPairs; ++pair) {
+    const int k = pair % 8 * 4 + pair / 8;
+    lanes.at[2 * pair] = static_cast<std::uint16_t>(k + 2);
+    lanes.at[2 * pair + 1] = static_cast<std::uint16_t>(k);
+  }
+  return lanes;
+}();
+// Of two rows of 32 columns (0..31 the one with k + 2, 32..63 the one with k): columns first .. first + 15 as pairs.
+constexpr Lanes interleaved(int first) {
+  Lanes lanes{};
+  for (int n = 0; n < kLanes; ++n) {
+    lanes.at[2 * n] = static_cast<std::uint16_t>(first + n);
+    lanes.at[2 * n + 1] = static_cast<std::uint16_t>(32 + first + n);
+  }
+  return lanes;
+}
+constexpr Lanes kRowsToPairs[kVectors] = {interleaved(0), interleaved(kLanes)};
+
+// The smallest non-zero magnitude seen. Zero wraps to the largest value, so it never is the minimum.
+class Least {
+ public:
+  EADEM_AVX512BF16 Least() : least_(_mm512_set1_epi16(-1)) {}
+  EADEM_AVX512BF16 void see(__m512i x) {
+    const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+    least_ = _mm512_min_epu16(least_, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
+  }
+  EADEM_AVX512BF16 Smallest value() const {
+    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(least_), _mm512_extracti64x4_epi64(least_, 1));
+    const __m128i eighth = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    const auto least = static_cast<unsigned>(_mm_cvtsi128_si32(_mm_minpos_epu16(eighth))) & 0xffff;
+    return static_cast<Smallest>(std::min<unsigned>(least, kNoneSmall - 1) + 1);
+  }
+
+ private:
+  __m512i least_;
+};
+
 EADEM_AVX512BF16 Smallest pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
   if (a.term != 1) return pair_engine()->pack_a(a, count, terms, packed);
-  alignas(64) std::uint16_t order[32];
-  for (int pair = 0; pair < 16; ++pair) {
-    const int k = pair % 8 * 4 + pair / 8;
-    order[2 * pair] = static_cast<std::uint16_t>(k + 2);
-    order[2 * pair + 1] = static_cast<std::uint16_t>(k);
-  }
-  const __m512i permutation = _mm512_load_si512(order), magnitude = _mm512_set1_epi16(0x7fff);
-  const __m512i one = _mm512_set1_epi16(1);
-  __m512i least = _mm512_set1_epi16(-1);
+  const __m512i permutation = _mm512_load_si512(kStepToPairs.at);
+  Least least;
   auto* out = static_cast<std::uint32_t*>(packed);
   for (int i = 0; i < count; ++i, out += kUnitStride) {
     const std::uint16_t* row = reinterpret_cast<const std::uint16_t*>(a.data) + i * a.row;
@@ -106,15 +142,47 @@ EADEM_AVX512BF16 Smallest pack_a(const Operand& a, int count, std::int64_t terms
       const std::int64_t length = std::min(kStepTerms, terms - k);
       const auto mask = static_cast<__mmask32>((std::uint64_t{1} << length) - 1);
       const __m512i x = _mm512_permutexvar_epi16(permutation, _mm512_maskz_loadu_epi16(mask, row + k));
-      least = _mm512_min_epu16(least, _mm512_sub_epi16(_mm512_and_si512(x, magnitude), one));
+      least.see(x);
       _mm512_storeu_si512(out + k / 2, x);
     }
   }
-  alignas(64) std::uint16_t each[32];
-  _mm512_store_si512(each, least);
-  unsigned result = kNoneSmall - 1;
-  for (const std::uint16_t x : each) result = std::min<unsigned>(result, x);
-  return static_cast<Smallest>(result + 1);
+  return least.value();
+}
+
+// Whole panels of adjacent columns two rows at a time; everything else by the general way.
+EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t terms, void* packed,
+                             std::size_t panel_bytes, Smallest* smallest) {
+  const std::int64_t whole = b.row == 1 && terms % kStepTerms == 0 ? count / kColumns : 0;
+  const __m512i first_half = _mm512_load_si512(kRowsToPairs[0].at), second_half = _mm512_load_si512(kRowsToPairs[1].at);
+  const auto* base = reinterpret_cast<const std::uint16_t*>(b.data);
+  for (std::int64_t first = 0; whole > 0 && first < terms; first += kStepTerms) {
+    auto* panel = static_cast<std::byte*>(packed);
+    for (std::int64_t j = 0; j < whole; ++j, panel += panel_bytes) {
+      auto* out = reinterpret_cast<std::uint32_t*>(panel) + first / kStepTerms * kStepPairs * kColumns;
+      Least least;
+      // Four panels ahead, on into the next step.
+      const std::int64_t ahead = (j + 4) % whole * kColumns + ((j + 4) / whole * kStepTerms) * b.term - j * kColumns;
+      for (std::int64_t pair = 0; pair < kStepPairs; ++pair, out += kColumns) {
+        const std::uint16_t* high = base + j * kColumns + (first + pair % 8 * 4 + pair / 8) * b.term;
+        const std::uint16_t* low = high + 2 * b.term;
+        _mm_prefetch(reinterpret_cast<const char*>(high + ahead), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(low + ahead), _MM_HINT_T0);
+        const __m512i x = _mm512_loadu_si512(low), y = _mm512_loadu_si512(high);
+        least.see(x);
+        least.see(y);
+        _mm512_storeu_si512(out, _mm512_permutex2var_epi16(x, first_half, y));
+        _mm512_storeu_si512(out + kLanes, _mm512_permutex2var_epi16(x, second_half, y));
+      }
+      smallest[j] = first == 0 ? least.value() : std::min(smallest[j], least.value());
+    }
+  }
+  if (whole * kColumns < count) {
+    const Operand rest{b.data + whole * kColumns * b.row * static_cast<std::int64_t>(sizeof(std::uint16_t)), b.row,
+                       b.term};
+    pair_engine()->pack_b(rest, count - whole * kColumns, terms,
+                          static_cast<std::byte*>(packed) + static_cast<std::size_t>(whole) * panel_bytes, panel_bytes,
+                          smallest + whole);
+  }
 }
 
 }  // namespace
@@ -125,7 +193,7 @@ const Engine* avx512bf16_engine() {
     e.name = "vdpbf16ps", e.target = Target::avx512bf16;
     static constexpr char form = 0;
     e.form = &form;
-    e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a;
+    e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a, e.pack_b = &pack_b;
     return e;
   }();
   return &engine;

@@ -39,10 +39,11 @@ DType wide_of(DType dtype) {
 
 // Rows [0, total) in equal panels of at most `most`, so that no panel is a thin rest.
 struct Panels {
-  std::int64_t total, count;
-  Panels(std::int64_t rows, std::int64_t most) : total(rows), count(ceil_div(rows, most)) {}
-  std::int64_t begin(std::int64_t i) const { return i * (total / count) + std::min(i, total % count); }
-  std::int64_t size(std::int64_t i) const { return begin(i + 1) - begin(i); }
+  std::int64_t total, count, each, longer;  // the first `longer` panels have each + 1 rows
+  Panels(std::int64_t rows, std::int64_t most)
+      : total(rows), count(ceil_div(rows, most)), each(rows / count), longer(rows % count) {}
+  std::int64_t begin(std::int64_t i) const { return i * each + std::min(i, longer); }
+  std::int64_t size(std::int64_t i) const { return each + (i < longer ? 1 : 0); }
 };
 
 struct Task {
@@ -117,8 +118,9 @@ class TaskRun {
     if (p_.a.term != 1 || i + 1 >= rows_.count) return;
     const std::int64_t rows = rows_.size(i + 1), share = ceil_div(rows, column_panels_);
     const std::int64_t bytes = terms * static_cast<std::int64_t>(size_of(p_.dtype));
-    for (std::int64_t r = j * share; r < std::min(rows, (j + 1) * share); ++r) {
-      const std::byte* row = shifted(p_.a, p_.dtype, t_.m0 + rows_.begin(i + 1) + r, k).data;
+    const std::byte* row = shifted(p_.a, p_.dtype, t_.m0 + rows_.begin(i + 1) + j * share, k).data;
+    const std::int64_t stride = p_.a.row * static_cast<std::int64_t>(size_of(p_.dtype));
+    for (std::int64_t r = j * share; r < std::min(rows, (j + 1) * share); ++r, row += stride) {
       for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
     }
   }

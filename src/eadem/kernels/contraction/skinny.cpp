@@ -38,7 +38,7 @@ HWY_INLINE auto LoadElements(const typename Op::Element* at) {
 // Where the sums of a run of columns are: [chain][row][column] and [row][column].
 template <class Op, int rows>
 struct Run {
-  static constexpr std::int64_t kWidth = 512;
+  static constexpr std::int64_t kWidth = std::max(512, 4096 / rows);
   typename Op::Wide* chains;
   typename Op::Wide* block;
 };
@@ -59,6 +59,10 @@ HWY_INLINE void AddTerms(const typename Op::Wide* a, const typename Op::Element*
         v[chain][i] =
             fresh ? hn::Zero(d)
                   : hn::Load(d, chains + (((first + chain) % Op::kChains) * rows + i) * Run<Op, rows>::kWidth + n);
+    // The next rows come from other pages, too briefly for the hardware to see a stream.
+    if constexpr (terms > 1)
+#pragma GCC unroll 8
+      for (int u = 0; u < terms; ++u) __builtin_prefetch(b + (terms + u) * stride + n);
 #pragma GCC unroll 8
     for (int u = 0; u < terms; ++u) {
       const V x = LoadElements<Op>(b + u * stride + n);

@@ -199,7 +199,7 @@ Real oracle(double argument) {
 template <Function f>
 bool at_limit(double x, double& y) {
   using enum Function;
-  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  static constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   struct Row {
     double at_minus_inf, at_minus_zero, at_zero, at_inf, lower = -std::numeric_limits<double>::infinity(),
                                                          upper = std::numeric_limits<double>::infinity();

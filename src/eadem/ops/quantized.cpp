@@ -18,14 +18,12 @@ struct QuantizedAttribute {
   std::int64_t rows = 0, columns = 0, bits = 4, group = 32;
   bool symmetric = false;
   DType scales = DType::f16;
-  std::int64_t width = 4, code_bytes = 0, panel_bytes = 0;
   std::optional<DType> result;
   static constexpr auto fields() {
     using Q = QuantizedAttribute;
     return std::tuple(field("rows", &Q::rows), field("columns", &Q::columns), field("bits", &Q::bits),
                       field("group", &Q::group), field("symmetric", &Q::symmetric), field("scales", &Q::scales),
-                      field("width", &Q::width), field("code_bytes", &Q::code_bytes),
-                      field("panel_bytes", &Q::panel_bytes), field("result", &Q::result));
+                      field("result", &Q::result));
   }
 };
 
@@ -36,20 +34,18 @@ QuantizedAttribute attribute_of(const kernels::PackedQuantized& w, std::optional
           .group = w.format.group,
           .symmetric = w.format.symmetric,
           .scales = w.format.scale_dtype,
-          .width = w.width,
-          .code_bytes = static_cast<std::int64_t>(w.code_bytes),
-          .panel_bytes = static_cast<std::int64_t>(w.panel_bytes),
           .result = result};
 }
 
+// Throws for attributes that no packed matrix has.
+kernels::PackedQuantized layout_of(const QuantizedAttribute& a) {
+  return kernels::layout({static_cast<int>(std::clamp<std::int64_t>(a.bits, 0, 64)),
+                          static_cast<int>(std::clamp<std::int64_t>(a.group, 0, 4096)), a.symmetric, a.scales},
+                         a.rows, a.columns);
+}
+
 kernels::PackedQuantized packed_of(const TensorView& bytes, const QuantizedAttribute& a) {
-  kernels::PackedQuantized w;
-  w.format = {static_cast<int>(a.bits), static_cast<int>(a.group), a.symmetric, a.scales};
-  w.rows = a.rows;
-  w.columns = a.columns;
-  w.width = static_cast<int>(a.width);
-  w.code_bytes = static_cast<std::size_t>(a.code_bytes);
-  w.panel_bytes = static_cast<std::size_t>(a.panel_bytes);
+  kernels::PackedQuantized w = layout_of(a);
   const auto size = static_cast<std::size_t>(bytes.elements());
   if (is_contiguous(bytes) && reinterpret_cast<std::uintptr_t>(bytes.data) % 64 == 0) {
     w.memory = Buffer::borrow(bytes.data, size, nullptr);
@@ -61,10 +57,12 @@ kernels::PackedQuantized packed_of(const TensorView& bytes, const QuantizedAttri
 }
 
 void require_packed(std::string_view operation, const TensorType& bytes, const QuantizedAttribute& a) {
-  const std::int64_t panels = (a.rows + kernels::kPanelRows - 1) / kernels::kPanelRows;
-  if (bytes.dtype != DType::u8 || bytes.shape != Shape{panels * a.panel_bytes})
-    fail<ShapeError>("[{}] packed weights [{},{}] of {} bits must be u8[{}], got {}", operation, a.rows, a.columns,
-                     a.bits, panels * a.panel_bytes, bytes);
+  const kernels::PackedQuantized w = layout_of(a);
+  const auto panel = static_cast<std::int64_t>(w.panel_bytes);
+  if (bytes.dtype != DType::u8 || bytes.shape.rank() != 1 || (panel && bytes.shape[0] / panel != w.panels()) ||
+      (panel ? bytes.shape[0] % panel : bytes.shape[0]) != 0)
+    fail<ShapeError>("[{}] packed weights [{},{}] of {} bits must be u8 of {} bytes for 16 rows, got {}", operation,
+                     a.rows, a.columns, a.bits, panel, bytes);
 }
 
 // Under the FP64 referee, whose operands are f64, results are f64 whatever the program declared.
@@ -176,22 +174,16 @@ void run_take(const Launch& launch, Context&) noexcept {
 // Random bytes are packed weights where a code fills its bits: 4 and 8.
 QuantizedAttribute sample_weight(std::int64_t rows, std::int64_t columns, int bits, int group, bool symmetric,
                                  std::optional<DType> result) {
-  const std::int64_t groups = columns / group;
-  const std::int64_t codes = columns * bits / 8 * kernels::kPanelRows;
-  const std::int64_t scales = groups * kernels::kPanelRows * 2 * (symmetric ? 1 : 2);
   return {.rows = rows,
           .columns = columns,
           .bits = bits,
           .group = group,
           .symmetric = symmetric,
           .scales = DType::f16,
-          .width = bits,
-          .code_bytes = codes,
-          .panel_bytes = (codes + scales + 63) / 64 * 64,
           .result = result};
 }
 SampleOperand sample_bytes(const QuantizedAttribute& a) {
-  return {DType::u8, {(a.rows + 15) / 16 * a.panel_bytes}, Fill::wide};
+  return {DType::u8, {static_cast<std::int64_t>(layout_of(a).bytes())}, Fill::wide};
 }
 
 }  // namespace

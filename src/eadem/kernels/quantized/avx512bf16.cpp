@@ -11,13 +11,11 @@ namespace {
 template <int kRun, int kRows>
 EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
   constexpr int kAbreast = std::max(1, 4 / kRows);
-  constexpr std::ptrdiff_t kWords = kRun / 8 * 16;
   const PackedQuantized& w = *task.w;
-  const std::uint32_t* words = w.words(panel);
-  const std::byte* scales = w.scales(panel);
+  const std::byte* base = w.panel(panel);
   const std::ptrdiff_t x_stride = task.x_stride / 2;
   const __m512i table = code_table(w.format.bits);
-  const auto mask = static_cast<std::int64_t>(w.format.group / kRun - 1);
+  const std::int64_t mask = (1 << w.log_steps) - 1;
   const std::int64_t runs = w.columns / kRun;
   __m512 codes[kRows], sum[kRows];
   Tree<kRows> tree;
@@ -27,13 +25,14 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
     for (__m512& each : sum) each = _mm512_setzero_ps();
   };
   const auto several = [&]<int kCount>(std::integral_constant<int, kCount>, std::int64_t run) EADEM_LAMBDA {
-    const std::uint32_t *word = words + run * kWords, *x = task.pairs + run * (kRun / 2);
+    const std::uint32_t *word = w.words(base, run), *x = task.pairs + run * (kRun / 2);
+    const std::ptrdiff_t next = w.quad_steps(run) * kPanelRows;
     __m512 chain[kRows][kCount][2];
     unrolled<kRows * kCount * 2>([&](auto i) EADEM_LAMBDA { (&chain[0][0][0])[i] = _mm512_setzero_ps(); });
-    for (int k = 0; k < kRun; k += 8, word += 16, x += 4)
+    for (int k = 0; k < kRun; k += 8, word += next, x += 4)
       unrolled<4>([&](auto i) EADEM_LAMBDA {
         unrolled<kCount>([&](auto a) EADEM_LAMBDA {
-          const __m512i index = _mm512_srli_epi16(_mm512_load_si512(word + a * kWords), 4 * i);
+          const __m512i index = _mm512_srli_epi16(_mm512_load_si512(word + a * kPanelRows), 4 * i);
           const __m512i code = _mm512_permutexvar_epi16(index, table);
           unrolled<kRows>([&](auto r) EADEM_LAMBDA {
             chain[r][a][i % 2] = dot_pairs(chain[r][a][i % 2], x[r * x_stride + a * (kRun / 2) + i], code);
@@ -47,8 +46,8 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
         codes[r] = opens ? step : _mm512_add_ps(codes[r], step);
       });
       if (!closes) return;
-      const std::int64_t group = (run + a) >> __builtin_popcountll(static_cast<unsigned long long>(mask));
-      const Group scale = load_group(w, scales, group);
+      const std::int64_t group = (run + a) >> w.log_steps;
+      const Group scale = load_group(w, base, group);
       unrolled<kRows>([&](auto r) EADEM_LAMBDA {
         const __m512 t =
             w.format.symmetric

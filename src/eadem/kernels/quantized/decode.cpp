@@ -24,10 +24,8 @@ class PanelProduct {
  public:
   HWY_INLINE HWY_ATTR PanelProduct(const quantized::Task& task, std::int64_t panel, int vector)
       : task_(task),
-        words_(task.w->words(panel) + vector * kLanes),
-        scales_(task.w->scales(panel)),
+        base_(task.w->panel(panel)),
         centre_(hn::Set(DF(), static_cast<float>(1 << (task.w->format.bits - 1)))),
-        run_mask_(static_cast<unsigned>(task.w->format.group / kRun - 1)),
         vector_(vector) {}
 
   HWY_INLINE HWY_ATTR void compute(std::int64_t n) {
@@ -57,18 +55,19 @@ class PanelProduct {
   template <int kAbreast>
   HWY_INLINE HWY_ATTR void several(std::int64_t run) {
     constexpr int kCodes = 32 / kWidth;
-    constexpr std::ptrdiff_t kWords = kRun / kCodes * kPanelRows;
-    const std::uint32_t* words = words_ + run * kWords;
+    const std::uint32_t* words = task_.w->words(base_, run) + vector_ * kLanes;
+    const std::ptrdiff_t next = task_.w->quad_steps(run) * kPanelRows;
     const float* x = task_.x + run * kRun;
+    const std::int64_t mask = (1 << task_.w->log_steps) - 1;
     VF chain[kRows][kAbreast][kChains];
     unrolled<kRows>([&](auto r) HWY_ATTR {
       unrolled<kAbreast>(
           [&](auto a) HWY_ATTR { unrolled<kChains>([&](auto c) HWY_ATTR { chain[r][a][c] = hn::Zero(DF()); }); });
     });
-    for (int k = 0; k < kRun; k += kCodes, words += kPanelRows, x += kCodes) {
+    for (int k = 0; k < kRun; k += kCodes, words += next, x += kCodes) {
       VU word[kAbreast], high[kAbreast];
       unrolled<kAbreast>([&](auto a) HWY_ATTR {
-        word[a] = hn::Load(DU(), words + a * kWords);
+        word[a] = hn::Load(DU(), words + a * kPanelRows);
         high[a] = hn::ShiftRight<16>(word[a]);
       });
       unrolled<kCodes>([&](auto j) HWY_ATTR {
@@ -84,22 +83,21 @@ class PanelProduct {
     unrolled<kAbreast>([&](auto a) HWY_ATTR {
       unrolled<kRows>([&](auto r) HWY_ATTR {
         const VF step = kChains == 2 ? hn::Add(chain[r][a][0], chain[r][a][kChains - 1]) : chain[r][a][0];
-        codes_[r] = ((run + a) & run_mask_) == 0 ? step : hn::Add(codes_[r], step);
+        codes_[r] = ((run + a) & mask) == 0 ? step : hn::Add(codes_[r], step);
       });
-      if (((run + a + 1) & run_mask_) == 0) close_group((run + a) >> std::popcount(run_mask_));
+      if (((run + a + 1) & mask) == 0) close_group((run + a) >> task_.w->log_steps);
     });
   }
 
   HWY_INLINE HWY_ATTR void close_group(std::int64_t group) {
     const numerics::QuantizedFormat& format = task_.w->format;
     const bool half = format.scale_dtype == DType::f16;
-    const std::ptrdiff_t bytes = kPanelRows * (half ? 2 : 4);
+    const std::byte* scales = task_.w->scales(base_, group);
+    const VF s = load_scales(scales, half, vector_);
     if (format.symmetric) {
-      const VF s = load_scales(scales_ + group * bytes, half, vector_);
       unrolled<kRows>([&](auto r) HWY_ATTR { sum_[r] = hn::Add(sum_[r], hn::Mul(s, codes_[r])); });
     } else {
-      const VF s = load_scales(scales_ + 2 * group * bytes, half, vector_);
-      const VF b = hn::MulAdd(centre_, s, load_scales(scales_ + (2 * group + 1) * bytes, half, vector_));
+      const VF b = hn::MulAdd(centre_, s, load_scales(scales, half, vector_ + kVectors));
       unrolled<kRows>([&](auto r) HWY_ATTR {
         sum_[r] = hn::Add(sum_[r], scaled(s, codes_[r], b, hn::Set(DF(), task_.sums[r * task_.sums_stride + group])));
       });
@@ -115,10 +113,8 @@ class PanelProduct {
   }
 
   const quantized::Task& task_;
-  const std::uint32_t* words_;
-  const std::byte* scales_;
+  const std::byte* base_;
   const VF centre_;
-  const unsigned run_mask_;  // runs of a group, less one
   const int vector_;
   VF codes_[kRows], sum_[kRows];
   Tree tree_[kRows];

@@ -1,7 +1,12 @@
 #include "eadem/kernels/quantized/packed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <memory>
+#include <mutex>
 
 #include "eadem/base/parallel.h"
 #include "eadem/numerics/rounding.h"
@@ -29,42 +34,81 @@ float load_scale(const std::byte* at, std::int64_t index, DType dtype) {
   return value;
 }
 
-void pack_row(const numerics::QuantizedRow& row, PackedQuantized& packed, std::int64_t panel, int lane) {
-  std::byte* const base = packed.memory->data() + static_cast<std::size_t>(panel) * packed.panel_bytes;
-  auto* words = reinterpret_cast<std::uint32_t*>(base) + lane;
-  const int codes_of_word = 32 / packed.width;
+void pack_row(const numerics::QuantizedRow& row, const PackedQuantized& packed, std::int64_t panel, int lane) {
+  // The memory is this function's to write; readers see it as const.
+  auto* const base = const_cast<std::byte*>(packed.panel(panel));
+  const int codes_of_word = 32 / packed.width, words_of_step = packed.step / codes_of_word;
   int shifts[8];
   for (int j = 0; j < codes_of_word; ++j) shifts[j] = code_position(packed.width, j) * packed.width;
-  for (std::int64_t k = 0; k < packed.columns; k += codes_of_word) {
-    std::uint32_t word = 0;
-    for (int j = 0; j < codes_of_word; ++j)
-      word |= std::uint32_t{row.codes[static_cast<std::size_t>(k + j)]} << shifts[j];
-    words[k / codes_of_word * kPanelRows] = word;
+  const std::uint8_t* codes = row.codes.data();
+  for (std::int64_t s = 0; s < packed.steps(); ++s) {
+    auto* words = const_cast<std::uint32_t*>(packed.words(base, s)) + lane;
+    for (int i = 0; i < words_of_step; ++i, codes += codes_of_word, words += packed.quad_steps(s) * kPanelRows) {
+      std::uint32_t word = 0;
+      for (int j = 0; j < codes_of_word; ++j) word |= std::uint32_t{codes[j]} << shifts[j];
+      *words = word;
+    }
   }
-  const int parts = packed.format.symmetric ? 1 : 2;
   for (std::int64_t g = 0; g < packed.groups(); ++g) {
-    const std::int64_t at = g * parts * kPanelRows + lane;
-    store_scale(base + packed.code_bytes, at, packed.format.scale_dtype, row.scales[static_cast<std::size_t>(g)]);
-    if (parts == 2)
-      store_scale(base + packed.code_bytes, at + kPanelRows, packed.format.scale_dtype,
-                  row.biases[static_cast<std::size_t>(g)]);
+    auto* at = const_cast<std::byte*>(packed.scales(base, g));
+    store_scale(at, lane, packed.format.scale_dtype, row.scales[static_cast<std::size_t>(g)]);
+    if (!packed.format.symmetric)
+      store_scale(at, lane + kPanelRows, packed.format.scale_dtype, row.biases[static_cast<std::size_t>(g)]);
   }
+}
+
+// Huge pages let decode read a third faster, but one matrix seldom fills one. So matrices share chunks; a chunk goes
+// when the last of its matrices does.
+BufferRef allocate_in_chunk(std::size_t bytes) {
+  constexpr std::size_t kChunk = std::size_t{16} << 20;
+  struct Chunk {
+    BufferRef memory;
+    std::size_t used = kChunk;
+  };
+  static std::mutex mutex;
+  static std::weak_ptr<Chunk> current;
+  if (bytes > kChunk / 2) return Buffer::allocate(bytes);
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Chunk> chunk = current.lock();
+  if (!chunk || chunk->used + bytes > kChunk) {
+    chunk = std::make_shared<Chunk>(Chunk{Buffer::allocate(kChunk), 0});
+    current = chunk;
+  }
+  std::byte* data = chunk->memory->data() + chunk->used;
+  chunk->used += (bytes + 63) / 64 * 64;
+  return Buffer::borrow(data, bytes, chunk);
 }
 
 }  // namespace
 
+PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t rows, std::int64_t columns) {
+  const int group = format.group;
+  if (format.bits < 2 || format.bits > 8 || (group != 16 && group != 32 && group != 64 && group != 128) ||
+      (format.scale_dtype != DType::f16 && format.scale_dtype != DType::f32))
+    fail<ValueError>("[quantized] codes of {} bits in groups of {} with {} scales cannot be packed", format.bits, group,
+                     format.scale_dtype);
+  if (rows < 0 || columns < 0 || columns % (group == 16 ? 256 : group) != 0)
+    fail<ShapeError>("[quantized] groups of {} need columns in multiples of {}, got [{},{}]", group,
+                     group == 16 ? 256 : group, rows, columns);
+  PackedQuantized packed{.format = format, .rows = rows, .columns = columns, .memory = {}};
+  packed.width = format.bits <= 4 ? 4 : 8;
+  packed.step = std::min(group, 32);
+  packed.log_steps = std::countr_zero(static_cast<unsigned>(group / packed.step));
+  packed.step_bytes = static_cast<std::size_t>(packed.step * packed.width / 8 * kPanelRows);
+  packed.group_scale_bytes = kPanelRows * size_of(format.scale_dtype) * (format.symmetric ? 1 : 2);
+  const auto bytes_of = [&](std::size_t steps) {
+    return (steps * packed.step_bytes + (steps >> packed.log_steps) * packed.group_scale_bytes + 63) / 64 * 64;
+  };
+  const auto steps = static_cast<std::size_t>(packed.steps());
+  packed.quad_bytes = bytes_of(kQuadSteps);
+  packed.panel_bytes = steps / kQuadSteps * packed.quad_bytes + bytes_of(steps % kQuadSteps);
+  return packed;
+}
+
 PackedQuantized pack(const numerics::QuantizedMatrix& matrix) {
-  PackedQuantized packed{.format = matrix.format,
-                         .rows = matrix.rows,
-                         .columns = matrix.columns,
-                         .width = matrix.format.bits <= 4 ? 4 : 8,
-                         .memory = {}};
+  PackedQuantized packed = layout(matrix.format, matrix.rows, matrix.columns);
   const auto columns = static_cast<std::size_t>(matrix.columns), groups = static_cast<std::size_t>(packed.groups());
-  packed.code_bytes = columns * static_cast<std::size_t>(packed.width * kPanelRows / 8);
-  const std::size_t scale_bytes =
-      groups * kPanelRows * size_of(matrix.format.scale_dtype) * (matrix.format.symmetric ? 1 : 2);
-  packed.panel_bytes = (packed.code_bytes + scale_bytes + 63) / 64 * 64;
-  packed.memory = Buffer::allocate(packed.bytes());
+  packed.memory = allocate_in_chunk(packed.bytes());
   parallel_for(packed.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
     numerics::QuantizedRow row;
     for (std::int64_t panel = begin; panel < end; ++panel)
@@ -84,22 +128,25 @@ PackedQuantized pack(const numerics::QuantizedMatrix& matrix) {
 }
 
 void unpack_row(const PackedQuantized& packed, std::int64_t row, numerics::QuantizedRow& out) {
-  const std::int64_t panel = row / kPanelRows, lane = row % kPanelRows;
+  const std::byte* base = packed.panel(row / kPanelRows);
+  const std::int64_t lane = row % kPanelRows;
   const int codes_of_word = 32 / packed.width;
   out.codes.resize(static_cast<std::size_t>(packed.columns));
   out.scales.resize(static_cast<std::size_t>(packed.groups()));
   out.biases.resize(packed.format.symmetric ? 0 : out.scales.size());
-  const std::uint32_t* words = packed.words(panel) + lane;
-  for (std::int64_t k = 0; k < packed.columns; ++k) {
-    const std::uint32_t word = words[k / codes_of_word * kPanelRows];
-    out.codes[static_cast<std::size_t>(k)] = static_cast<std::uint8_t>(
-        (word >> (code_position(packed.width, k) * packed.width)) & ((1u << packed.width) - 1));
+  std::uint8_t* codes = out.codes.data();
+  for (std::int64_t s = 0; s < packed.steps(); ++s) {
+    const std::uint32_t* words = packed.words(base, s) + lane;
+    for (int k = 0; k < packed.step; ++k, ++codes) {
+      if (k != 0 && k % codes_of_word == 0) words += packed.quad_steps(s) * kPanelRows;
+      *codes = static_cast<std::uint8_t>((*words >> (code_position(packed.width, k) * packed.width)) &
+                                         ((1u << packed.width) - 1));
+    }
   }
-  const int parts = packed.format.symmetric ? 1 : 2;
   for (std::size_t g = 0; g < out.scales.size(); ++g) {
-    const std::int64_t at = static_cast<std::int64_t>(g) * parts * kPanelRows + lane;
-    out.scales[g] = load_scale(packed.scales(panel), at, packed.format.scale_dtype);
-    if (parts == 2) out.biases[g] = load_scale(packed.scales(panel), at + kPanelRows, packed.format.scale_dtype);
+    const std::byte* at = packed.scales(base, static_cast<std::int64_t>(g));
+    out.scales[g] = load_scale(at, lane, packed.format.scale_dtype);
+    if (!packed.format.symmetric) out.biases[g] = load_scale(at, lane + kPanelRows, packed.format.scale_dtype);
   }
 }
 

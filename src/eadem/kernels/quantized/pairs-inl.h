@@ -98,13 +98,13 @@ EADEM_INLINE void store(const Task& task, std::int64_t m, std::int64_t n, __m512
 struct Group {
   __m512 s, b;
 };
-EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* scales, std::int64_t group) {
+EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* panel, std::int64_t group) {
   const bool half = w.format.scale_dtype == DType::f16;
-  const std::ptrdiff_t bytes = 16 * (half ? 2 : 4);
-  if (w.format.symmetric) return {load_scales(scales + group * bytes, half), _mm512_setzero_ps()};
-  const __m512 s = load_scales(scales + 2 * group * bytes, half);
+  const std::byte* scales = w.scales(panel, group);
+  const __m512 s = load_scales(scales, half);
+  if (w.format.symmetric) return {s, _mm512_setzero_ps()};
   const __m512 centre = _mm512_set1_ps(static_cast<float>(1 << (w.format.bits - 1)));
-  return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (2 * group + 1) * bytes, half))};
+  return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (half ? 32 : 64), half))};
 }
 
 // The order of unpacked codes: pairs of columns (k, k + 2) and (k + 1, k + 3), the first in the high half, for
@@ -131,9 +131,10 @@ EADEM_INLINE void store_pairs(std::uint32_t* out, __m512i even, __m512i odd) {
 }
 
 template <Pairs kPairs>
-EADEM_BF16 void unpack_nibbles(const std::uint32_t* words, std::int64_t columns, int bits, std::uint32_t* out) {
+EADEM_BF16 void unpack_nibbles(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
+                               std::uint32_t* out) {
   const __m512i table = code_table(bits);
-  for (std::int64_t k = 0; k < columns; k += 8, words += 16, out += 4 * 32) {
+  for (int k = 0; k < columns; k += 8, words += next, out += 4 * 32) {
     const __m512i word = _mm512_load_si512(words);
     const auto code = [&](int shift) EADEM_LAMBDA {
       return _mm512_permutexvar_epi16(_mm512_srli_epi16(word, static_cast<unsigned>(shift)), table);
@@ -144,11 +145,12 @@ EADEM_BF16 void unpack_nibbles(const std::uint32_t* words, std::int64_t columns,
 }
 
 template <Pairs kPairs>
-EADEM_BF16 void unpack_bytes(const std::uint32_t* words, std::int64_t columns, int bits, std::uint32_t* out) {
+EADEM_BF16 void unpack_bytes(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
+                             std::uint32_t* out) {
   // A byte q as 2^23 + q, less 2^23 + centre, is the centred code in f32, whose upper half is its bf16.
   const __m512i byte = _mm512_set1_epi32(0xff), magic = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
   const __m512 offset = _mm512_set1_ps(0x1p23f + static_cast<float>(1 << (bits - 1)));
-  for (std::int64_t k = 0; k < columns; k += 4, words += 16, out += 2 * 32) {
+  for (int k = 0; k < columns; k += 4, words += next, out += 2 * 32) {
     const __m512i word = _mm512_load_si512(words);
     const auto code = [&](unsigned shift) EADEM_LAMBDA {
       const __m512i wide = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(word, shift), byte), magic);
@@ -168,13 +170,18 @@ EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip
     const bool exists = panel + side < w.panels();  // else its lanes are never stored, but must hold something
     if (!exists) {
       for (std::int64_t k = 0; k < w.columns / 2; ++k) _mm512_store_si512(out + k * 32, _mm512_setzero_si512());
-    } else if (w.width == 4) {
-      unpack_nibbles<kPairs>(w.words(panel + side), w.columns, w.format.bits, out);
     } else {
-      unpack_bytes<kPairs>(w.words(panel + side), w.columns, w.format.bits, out);
+      for (std::int64_t step = 0; step < w.steps(); ++step, out += w.step / 2 * 32) {
+        const std::uint32_t* words = w.words(w.panel(panel + side), step);
+        const std::ptrdiff_t next = w.quad_steps(step) * kPanelRows;
+        if (w.width == 4)
+          unpack_nibbles<kPairs>(words, next, w.step, w.format.bits, out);
+        else
+          unpack_bytes<kPairs>(words, next, w.step, w.format.bits, out);
+      }
     }
     for (std::int64_t g = 0; g < w.groups(); ++g) {
-      const Group scale = exists ? load_group(w, w.scales(panel + side), g) : Group{};
+      const Group scale = exists ? load_group(w, w.panel(panel + side), g) : Group{};
       _mm512_store_ps(strip.scales + g * 32 + 16 * side, scale.s);
       _mm512_store_ps(strip.biases + g * 32 + 16 * side, scale.b);
     }

@@ -33,7 +33,6 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
   const DF df;
   const VF centre = hn::Set(df, static_cast<float>(1 << (w.format.bits - 1)));
   const bool half = w.format.scale_dtype == DType::f16;
-  const std::ptrdiff_t bytes = kPanelRows * (half ? 2 : 4);
   constexpr int kCodes = 32 / kWidth;
   for (int v = 0; v < kStripVectors; ++v) {
     const std::int64_t p = panel + v * kLanes / kPanelRows;
@@ -47,20 +46,24 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
       }
       continue;
     }
-    const std::uint32_t* words = w.words(p) + within * kLanes;
+    const std::byte* base = w.panel(p);
     float* codes = strip.codes + v * kLanes;
-    for (std::int64_t k = 0; k < w.columns; k += kCodes, words += kPanelRows, codes += kCodes * kStripLanes) {
-      const VU word = hn::Load(DU(), words), high = hn::ShiftRight<16>(word);
-      unrolled<kCodes>([&](auto j) HWY_ATTR {
-        hn::Store(centred_code<kWidth, j>(word, high, centre), df, codes + j * kStripLanes);
-      });
+    for (std::int64_t step = 0; step < w.steps(); ++step) {
+      const std::uint32_t* words = w.words(base, step) + within * kLanes;
+      for (int k = 0; k < w.step;
+           k += kCodes, words += w.quad_steps(step) * kPanelRows, codes += kCodes * kStripLanes) {
+        const VU word = hn::Load(DU(), words), high = hn::ShiftRight<16>(word);
+        unrolled<kCodes>([&](auto j) HWY_ATTR {
+          hn::Store(centred_code<kWidth, j>(word, high, centre), df, codes + j * kStripLanes);
+        });
+      }
     }
     for (std::int64_t g = 0; g < w.groups(); ++g) {
-      const std::byte* at = w.scales(p) + g * bytes * (w.format.symmetric ? 1 : 2);
+      const std::byte* at = w.scales(base, g);
       const VF s = load_scales(at, half, within);
       hn::Store(s, df, strip.scales + g * kStripLanes + v * kLanes);
       if (!w.format.symmetric)
-        hn::Store(hn::MulAdd(centre, s, load_scales(at + bytes, half, within)), df,
+        hn::Store(hn::MulAdd(centre, s, load_scales(at, half, within + kVectors)), df,
                   strip.biases + g * kStripLanes + v * kLanes);
     }
   }

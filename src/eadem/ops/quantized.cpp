@@ -201,6 +201,7 @@ constinit const Primitive prim::quantized_linear{
       for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64}) {
         sink.add({{dtype, {2, 3, 96}}, sample_bytes(q4)}, q4);
         sink.add({{dtype, {1, 64}, Fill::edges}, sample_bytes(q8), {DType::f32, {33}}}, q8);
+        sink.add({{dtype, {3, 64}}, sample_bytes(q8)}, q8);
       }
       sink.add({{DType::bf16, {0, 96}}, sample_bytes(q4)}, q4);
     }};

@@ -38,7 +38,7 @@ HWY_INLINE auto LoadElements(const typename Op::Element* at) {
 // Where the sums of a run of columns are: [chain][row][column] and [row][column].
 template <class Op, int rows>
 struct Run {
-  static constexpr std::int64_t kWidth = std::max(512, 4096 / rows);
+  static constexpr std::int64_t kWidth = std::max(512, 4096 / rows / 64 * 64);  // whole vectors
   typename Op::Wide* chains;
   typename Op::Wide* block;
 };

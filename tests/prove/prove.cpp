@@ -41,26 +41,9 @@ struct Row {
   std::string first;  // the first wrong argument and result, in hexadecimal
 };
 
-/// The sources that decide the bits on that path, as 8 hexadecimal digits: says which code a row was made with.
-std::string code_hash(bool scalar) {
-  const std::filesystem::path root = EADEM_SOURCE_DIR "/src/eadem";
-  std::vector<std::filesystem::path> files;
-  for (const char* name : {"double_double.h", "elementary.cpp", "elementary2.cpp", "elementary_core.h",
-                           "elementary_functions.h", "elementary_tables.h", "rounding.h"}) {
-    files.push_back(root / "numerics" / name);
-  }
-  if (!scalar) {
-    for (const auto& entry : std::filesystem::directory_iterator(root / "kernels/elementwise")) {
-      files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-  }
-  std::uint32_t hash = 2166136261u;
-  for (const auto& name : files) {
-    std::ifstream file(name, std::ios::binary);
-    for (char c; file.get(c);) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  }
-  return fmt::format("{:08x}", hash);
+/// A hash of the sources that decide the bits on that path, taken when this was configured.
+constexpr const char* code_hash(bool scalar) {
+  return scalar ? EADEM_SCALAR_CODE : EADEM_KERNEL_CODE;
 }
 
 template <class T>

@@ -34,6 +34,34 @@ struct NarrowFormat<float16> {
   static constexpr double normal = 0x1p-14, to_multiple = 0x1.8p28;
 };
 
+/// RN_T(v) by integer arithmetic, for the 16-bit types.
+template <class T, class D, class V = hn::Vec<D>>
+HWY_NOINLINE void store_narrow(D d, V v, T* y) {
+  using Format = NarrowFormat<T>;
+  const hn::RebindToUnsigned<D> du;
+  const hn::Rebind<float, D> d32;
+  // Round the significand as an integer; a carry moves into the exponent, as it should.
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<Format::dropped>(bits), hn::Set(du, std::uint64_t{1}));
+  const auto half = hn::Set(du, (std::uint64_t{1} << (Format::dropped - 1)) - 1);
+  const auto mask = hn::Set(du, ~((std::uint64_t{1} << Format::dropped) - 1));
+  const auto normal = hn::BitCast(d, hn::And(hn::Add(bits, hn::Add(half, odd)), mask));
+  const auto magnitude = hn::Abs(v), to_multiple = hn::Set(d, Format::to_multiple);
+  const auto subnormal = hn::CopySignToAbs(hn::Sub(hn::Add(magnitude, to_multiple), to_multiple), v);
+  auto rounded = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, Format::normal)), subnormal, normal);
+  rounded = hn::IfThenElse(hn::Eq(v, v), rounded, hn::Set(d, numerics::canonical_nan<double>()));
+  const auto narrow = hn::DemoteTo(d32, rounded);  // exact, or infinite
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const hn::Rebind<std::uint16_t, D> d16;
+    const hn::RebindToUnsigned<decltype(d32)> du32;
+    hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(hn::BitCast(du32, narrow))), d16,
+               reinterpret_cast<std::uint16_t*>(y));
+  } else {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, narrow), d16, reinterpret_cast<hwy::float16_t*>(y));
+  }
+}
+
 /// y[0, Lanes(d)) = RN_T(v), one rounding, NaN canonical.
 template <class T, class D, class V = hn::Vec<D>>
 HWY_INLINE void store_rounded(D d, V v, T* y) {
@@ -43,30 +71,22 @@ HWY_INLINE void store_rounded(D d, V v, T* y) {
     const hn::Rebind<float, D> d32;
     const auto narrow = hn::DemoteTo(d32, v);
     hn::StoreU(hn::IfThenElse(hn::Eq(narrow, narrow), narrow, hn::Set(d32, numerics::canonical_nan<float>())), d32, y);
-  } else {
-    using Format = NarrowFormat<T>;
-    const hn::RebindToUnsigned<D> du;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    // By way of f32: rounding twice errs only where the first rounding ends on a border of the second.
     const hn::Rebind<float, D> d32;
-    // Round the significand as an integer; a carry moves into the exponent, as it should.
-    const auto bits = hn::BitCast(du, v);
-    const auto odd = hn::And(hn::ShiftRight<Format::dropped>(bits), hn::Set(du, std::uint64_t{1}));
-    const auto half = hn::Set(du, (std::uint64_t{1} << (Format::dropped - 1)) - 1);
-    const auto mask = hn::Set(du, ~((std::uint64_t{1} << Format::dropped) - 1));
-    const auto normal = hn::BitCast(d, hn::And(hn::Add(bits, hn::Add(half, odd)), mask));
-    const auto magnitude = hn::Abs(v), to_multiple = hn::Set(d, Format::to_multiple);
-    const auto subnormal = hn::CopySignToAbs(hn::Sub(hn::Add(magnitude, to_multiple), to_multiple), v);
-    auto rounded = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, Format::normal)), subnormal, normal);
-    rounded = hn::IfThenElse(hn::Eq(v, v), rounded, hn::Set(d, numerics::canonical_nan<double>()));
-    const auto narrow = hn::DemoteTo(d32, rounded);  // exact, or infinite
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      const hn::Rebind<std::uint16_t, D> d16;
-      const hn::RebindToUnsigned<decltype(d32)> du32;
-      hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(hn::BitCast(du32, narrow))), d16,
-                 reinterpret_cast<std::uint16_t*>(y));
-    } else {
-      const hn::Rebind<hwy::float16_t, D> d16;
-      hn::StoreU(hn::DemoteTo(d16, narrow), d16, reinterpret_cast<hwy::float16_t*>(y));
-    }
+    const hn::RebindToUnsigned<decltype(d32)> du;
+    const hn::Rebind<std::uint16_t, D> d16;
+    const auto narrow = hn::DemoteTo(d32, v);
+    const auto bits = hn::BitCast(du, narrow);
+    const auto border = hn::Eq(hn::And(bits, hn::Set(du, 0xffffu)), hn::Set(du, 0x8000u));
+    const auto ordinary =
+        hn::AndNot(hn::VecFromMask(du, border), hn::BitCast(du, hn::VecFromMask(d32, hn::Eq(narrow, narrow))));
+    if (HWY_UNLIKELY(!hn::AllTrue(du, hn::MaskFromVec(ordinary)))) return store_narrow(d, v, y);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+    hn::StoreU(hn::TruncateTo(d16, rounded), d16, reinterpret_cast<std::uint16_t*>(y));
+  } else {
+    store_narrow(d, v, y);
   }
 }
 

@@ -91,6 +91,69 @@ void softmax(const RowArgs& args) {
   }
 }
 
+// The maximum as f64; NaN if there is one.
+template <class T>
+double row_maximum(const T* x, std::int64_t n) {
+  if constexpr (std::is_same_v<T, double>)
+    return numerics::max(std::span<const double>(x, static_cast<std::size_t>(n)));
+  else
+    return maximum(x, n);
+}
+
+// The row sum of exp(x - m), m finite.
+template <class T>
+double sum_of_exponentials(const T* x, std::int64_t n, double m) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, m);
+  // The last, incomplete step of 16 chains, a vector at a time.
+  alignas(64) double tail[numerics::kRowLanes];
+  const std::int64_t full = n / numerics::kRowLanes * numerics::kRowLanes;
+  for (std::int64_t k = 0; k < numerics::kRowLanes; ++k)
+    tail[k] = full + k < n ? numerics::to_double(x[full + k]) - m : 0;
+  for (std::int64_t k = 0; k < numerics::kRowLanes && full + k < n; k += lanes) {
+    hn::Store(exp_f64(d, hn::Load(d, tail + k)), d, tail + k);
+  }
+  return row_sum(
+      d, n,
+      [&](auto acc, std::int64_t i) HWY_ATTR { return hn::Add(acc, exp_f64(d, hn::Sub(load_f64(d, x + i), shift))); },
+      [&](double acc, std::int64_t i) { return acc + tail[i - full]; });
+}
+
+template <class T>
+void log_softmax(const RowArgs& args) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t n = args.length;
+  if (n == 0) return;
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const T* x = reinterpret_cast<const T*>(args.in[0]) + row * n;
+    T* y = reinterpret_cast<T*>(args.out[0]) + row * n;
+    const double m = row_maximum(x, n);
+    if (!std::isfinite(m)) {
+      std::fill(y, y + n, numerics::canonical_nan<T>());
+      continue;
+    }
+    const double log_sum = numerics::log(sum_of_exponentials(x, n, m));
+    const auto shift = hn::Set(d, m), log_shift = hn::Set(d, log_sum);
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      store_rounded(d, hn::Sub(hn::Sub(load_f64(d, x + i), shift), log_shift), y + i);
+    }
+    for (; i < n; ++i) y[i] = numerics::round_to<T>((numerics::to_double(x[i]) - m) - log_sum);
+  }
+}
+
+template <class T>
+void logsumexp(const RowArgs& args) {
+  for (std::int64_t row = 0; row < args.rows; ++row) {
+    const T* x = reinterpret_cast<const T*>(args.in[0]) + row * args.length;
+    const double m = args.length == 0 ? -std::numeric_limits<double>::infinity() : row_maximum(x, args.length);
+    reinterpret_cast<T*>(args.out[0])[row] =
+        numerics::round_to<T>(std::isfinite(m) ? m + numerics::log(sum_of_exponentials(x, args.length, m)) : m);
+  }
+}
+
 #endif
 }  // namespace eadem::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -99,7 +162,6 @@ HWY_AFTER_NAMESPACE();
 namespace eadem::kernels {
 namespace {
 
-// f64 rows, and all of logsumexp and log_softmax, need exp and log in every bit of f64: the definitions run.
 template <class T, class F>
 void for_each_row(const RowArgs& args, F f) {
   const auto n = static_cast<std::size_t>(args.length);
@@ -138,12 +200,12 @@ RowFn softmax_rows(const Signature& s) {
 }
 RowFn log_softmax_rows(const Signature& s) {
   return visit_floating(s.operands[0].dtype, []<class T>(std::type_identity<T>) {
-    return PerTarget<RowFn>{.scalar = &scalar_log_softmax<T>}.pick();
+    return EADEM_PER_TARGET(scalar_log_softmax<T>, log_softmax<T>).pick();
   });
 }
 RowFn logsumexp_rows(const Signature& s) {
   return visit_floating(s.operands[0].dtype, []<class T>(std::type_identity<T>) {
-    return PerTarget<RowFn>{.scalar = &scalar_logsumexp<T>}.pick();
+    return EADEM_PER_TARGET(scalar_logsumexp<T>, logsumexp<T>).pick();
   });
 }
 

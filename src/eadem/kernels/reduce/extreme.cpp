@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "eadem/kernels/reduce/extreme.cpp"
 #include "hwy/foreach_target.h"
 // foreach_target comes first
+#include "eadem/kernels/reduce/load-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,6 +44,17 @@ HWY_INLINE V pick(V a, V b) {
 }
 
 template <class Key>
+struct Picker {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    if constexpr (std::is_integral_v<V>)
+      return Key::pick(a, b);
+    else
+      return pick<Key>(a, b);
+  }
+};
+
+template <class Key>
 typename Key::Type row(const typename Key::Element* x, std::int64_t n) {
   using K = typename Key::Type;
   const hn::ScalableTag<K> d;
@@ -56,10 +68,7 @@ typename Key::Type row(const typename Key::Element* x, std::int64_t n) {
     e = pick<Key>(e, load_keys<Key>(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= n; i += lanes) a = pick<Key>(a, load_keys<Key>(d, x + i));
-  alignas(64) K each[hn::MaxLanes(d)];
-  hn::Store(pick<Key>(pick<Key>(a, b), pick<Key>(c, e)), d, each);
-  K best = Key::kIdentity;
-  for (std::int64_t lane = 0; lane < lanes; ++lane) best = Key::pick(best, each[lane]);
+  K best = fold_lanes(d, pick<Key>(pick<Key>(a, b), pick<Key>(c, e)), Picker<Key>());
   for (; i < n; ++i) best = Key::pick(best, Key::of(x[i]));
   return best;
 }

@@ -55,6 +55,21 @@ HWY_INLINE hn::Vec<D64> load_i64(D64 d, const T* x) {
     return hn::BitCast(d, hn::PromoteTo(dw, hn::PromoteTo(dh, hn::LoadU(dt, x))));
 }
 
+/// pick folded over all lanes: halves down to 16 bytes, then one by one.
+template <class D, class V, class Pick>
+HWY_INLINE hn::TFromD<D> fold_lanes(D d, V v, Pick pick) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return fold_lanes(half, pick(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), pick);
+  } else {
+    alignas(16) hn::TFromD<D> each[hn::MaxLanes(D())];
+    hn::Store(v, d, each);
+    auto best = each[0];
+    for (std::size_t lane = 1; lane < hn::MaxLanes(D()); ++lane) best = pick(best, each[lane]);
+    return best;
+  }
+}
+
 #endif
 }  // namespace eadem::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -25,6 +25,16 @@ HWY_INLINE Magnitude<T> magnitude_of(T x) {
   return static_cast<M>(std::bit_cast<M>(x) & std::numeric_limits<M>::max());
 }
 
+struct Larger {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    if constexpr (std::is_integral_v<V>)
+      return a > b ? a : b;
+    else
+      return hn::Max(a, b);
+  }
+};
+
 template <class T>
 Magnitude<T> largest_magnitude(const T* x, std::int64_t n, Magnitude<T> start) {
   using M = Magnitude<T>;
@@ -38,9 +48,7 @@ Magnitude<T> largest_magnitude(const T* x, std::int64_t n, Magnitude<T> start) {
     a = hn::Max(a, hn::And(mask, hn::LoadU(d, bits + i)));
     b = hn::Max(b, hn::And(mask, hn::LoadU(d, bits + i + lanes)));
   }
-  alignas(64) M each[hn::MaxLanes(d)];
-  hn::Store(hn::Max(a, b), d, each);
-  for (std::int64_t lane = 0; lane < lanes; ++lane) start = std::max(start, each[lane]);
+  start = std::max(start, fold_lanes(d, hn::Max(a, b), Larger()));
   for (; i < n; ++i) start = std::max(start, magnitude_of(x[i]));
   return start;
 }
@@ -78,9 +86,7 @@ double row(const T* x, std::int64_t n, Magnitude<T>& largest) {
       const auto s23 = hn::Add(neighbours(d32, x + i + 2 * step, most), neighbours(d32, x + i + 3 * step, more));
       add_promoted(d, hn::Add(s01, s23), a, b);
     }
-    alignas(64) std::int16_t each[hn::MaxLanes(d16)];
-    hn::Store(hn::Max(most, more), d16, each);
-    if (i > 0) largest = std::max(largest, *std::max_element(each, each + hn::Lanes(d16)));
+    largest = std::max(largest, fold_lanes(d16, hn::Max(most, more), Larger()));
   }
   largest = largest_magnitude(x + i, n - i, largest);
   for (; i + 4 * lanes <= n; i += 4 * lanes) {

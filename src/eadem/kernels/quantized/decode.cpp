@@ -130,8 +130,10 @@ HWY_ATTR void panels(const quantized::Task& task, std::int64_t begin, std::int64
 template <int kWidth, int kRun, int kChains>
 HWY_ATTR void by_rows(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
   if (task.rows == 1) return panels<kWidth, kRun, kChains, 1>(task, begin, end);
-  if (task.rows == 2) return panels<kWidth, kRun, kChains, 2>(task, begin, end);
-  if (task.rows <= 4) return panels<kWidth, kRun, kChains, 4>(task, begin, end);
+  if constexpr (kRun == 32) {  // groups of 16 are rare: two bodies are enough
+    if (task.rows == 2) return panels<kWidth, kRun, kChains, 2>(task, begin, end);
+    if (task.rows <= 4) return panels<kWidth, kRun, kChains, 4>(task, begin, end);
+  }
   panels<kWidth, kRun, kChains, 8>(task, begin, end);
 }
 

@@ -185,7 +185,9 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   if (bias) task.bias = copy_bias<float>(*bias, w);
   // Rows one line longer than x, so that the rows of a tile do not fall into one set of the cache.
   const std::int64_t padded =
-      decodes ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
+      decodes ? (w.format.group < 32 && rows > 1
+                     ? quantized::kDecodeRows
+                     : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows))))
               : (rows + quantized::kRowPadding - 1) / quantized::kRowPadding * quantized::kRowPadding;
   task.x_stride = w.columns + 16;
   task.sums_stride = w.groups();

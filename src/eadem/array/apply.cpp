@@ -88,6 +88,10 @@ Arrays run_as_referee(const Primitive& primitive, std::span<const Array> operand
     declared_operands.push_back(operand.type());
   }
   Arrays results = run(primitive, wide, attributes);
+  // In f64 a conversion between floats says nothing; under `ideal` it is a rounding that the program asks for.
+  if (primitive.promote == Promote::conversion && current_mode == Mode::f64 && is_floating(wide[0].dtype()) &&
+      is_floating(results[0].dtype()))
+    return {wide[0]};
   const bool ideal = current_mode == Mode::ideal;
   const Types declared = ideal ? primitive.infer({declared_operands, attributes}) : Types();
   for (std::size_t i = 0; i < results.size(); ++i)

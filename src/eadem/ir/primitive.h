@@ -39,8 +39,9 @@ struct Kernel {
   void (*run)(const Launch&, Context&) noexcept;
 };
 
-/// How a primitive fares when a program is promoted to f64: retype floats, or keep (random bits, bitcasts).
-enum class Promote : std::uint8_t { retype, keep };
+/// How a primitive fares when a program is promoted to f64: retype floats; keep (random bits, bitcasts); or, of a
+/// conversion between floats, do nothing at all.
+enum class Promote : std::uint8_t { retype, keep, conversion };
 
 /// What one run moves and computes.
 struct Cost {

@@ -50,7 +50,8 @@ constinit const Primitive prim::convert{.name = "convert",
                                         .run = Tile{[](const Signature& s) {
                                           return kernels::convert(s.operands[0].dtype, s.as<ConvertAttribute>().dtype);
                                         }},
-                                        .samples = samples};
+                                        .samples = samples,
+                                        .promote = Promote::conversion};
 
 Array convert(const Array& x, DType dtype) {
   return x.dtype() == dtype ? x : apply(prim::convert, {x}, ConvertAttribute{dtype});

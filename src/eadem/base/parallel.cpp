@@ -60,11 +60,15 @@ class Pool {
     const std::int64_t step = (count + ranges - 1) / ranges;
     const std::uint64_t generation = publish({closure, chunk, count, step, (count + step - 1) / step});
     take_ranges(generation);
-    while (finished_.load(std::memory_order_acquire) < job_.ranges) relax();
+    // A worker that holds the last range may be waiting for this core: spin briefly, then let others run.
+    for (int spin = 0; finished_.load(std::memory_order_acquire) < job_.ranges; ++spin)
+      spin < kSpins ? relax() : std::this_thread::yield();
     inside_ = false;
   }
 
  private:
+  static constexpr int kSpins = 2000;  // about 20 us
+
   struct Job {
     void* closure;
     detail::Chunk chunk;
@@ -111,7 +115,7 @@ class Pool {
     inside_ = true;
     for (;;) {
       std::uint64_t generation = seen;
-      for (int spin = 0; spin < 2000; ++spin) {
+      for (int spin = 0; spin < kSpins; ++spin) {
         generation = generation_.load(std::memory_order_acquire);
         if (generation != seen || stop_.load(std::memory_order_relaxed)) break;
         relax();
@@ -145,9 +149,13 @@ thread_local bool Pool::inside_ = false;
 
 }  // namespace
 
-int threads() { return Pool::instance().size(); }
+int threads() {
+  return Pool::instance().size();
+}
 
-void set_threads(int count) { Pool::instance().resize(std::max(count, 1)); }
+void set_threads(int count) {
+  Pool::instance().resize(std::max(count, 1));
+}
 
 void detail::parallel_for(std::int64_t count, std::int64_t grain, void* closure, Chunk chunk) {
   if (count <= 0) return;

@@ -30,7 +30,7 @@ if(EADEM_MPFR AND EADEM_GMP)
       target_link_libraries(${each} PRIVATE ${EADEM_MVEC})
     endforeach()
   endif()
-  target_compile_options(prove PRIVATE -O3)
+  target_compile_options(prove PRIVATE -O3 -march=native)  # it runs where it is built
   set_target_properties(prove PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 else()
   message(FATAL_ERROR "The oracle tests need MPFR and GMP (libmpfr-dev); scripts/setup installs them.")

@@ -24,7 +24,7 @@ void check_all(F f, std::uint32_t count, Argument argument) {
   T x[kBlock], y[kBlock];
   for (std::uint32_t i = 0; i < count; i += kBlock) {
     for (int k = 0; k < kBlock; ++k) x[k] = argument(i + k), y[k] = f(x[k]);
-    check_block<F::kFunction>(x, y, kBlock, [&](int k, Verdict v) {
+    check_block<F::kFunction>(x, y, kBlock, false, [&](int k, Verdict v) {
       if (v.right || wrong++ != 0) return;
       ADD_FAILURE() << std::hexfloat << "f(" << numerics::to_double(x[k]) << ") = " << numerics::to_double(y[k])
                     << ", not " << numerics::to_double(right<F::kFunction>(x[k]));

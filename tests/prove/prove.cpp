@@ -128,7 +128,7 @@ Row prove_one(std::type_identity<T>, const std::string& title, int threads) {
         else
           y[k] = numerics::round_to<T>(out[k]);
       }
-      check_block<f>(x, y, kBlock, [&](int k, Verdict v) {
+      check_block<f>(x, y, kBlock, true, [&](int k, Verdict v) {
         count.asked += v.asked_oracle;
         if (!v.right && count.wrong++ == 0) count.first = fmt::format("f({:#x}) = {:#x}", i + k, to_bits(y[k]));
       });

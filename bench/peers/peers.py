@@ -54,7 +54,7 @@ def best_of(work, budget):
 
 class Table:
     def __init__(self, threads):
-        self.threads, self.rows = threads, []
+        self.threads, self.rows, self.notes = threads, [], []
 
     def measure(self, name, dtype, peer_name, eadem, peer, unit="s", amount=None, budget=0.15):
         """Runs both by turns; amount turns seconds into a rate."""
@@ -73,7 +73,12 @@ class Table:
 
     def mean(self, name, rows):
         value = math.exp(sum(math.log(r["ratio"]) for r in rows) / len(rows))
-        print(f"{name:<34} geometric mean of {len(rows)}: {value:.2f}, least {min(r['ratio'] for r in rows):.2f}")
+        self.note(f"{name}, {rows[0]['dtype']}, {self.threads} threads: geometric mean of {len(rows)} shapes {value:.2f}, "
+                  f"least {min(r['ratio'] for r in rows):.2f}")
+
+    def note(self, text):
+        self.notes.append(text)
+        print("  " + text, flush=True)
 
 
 def torch_dtype(torch, dtype):
@@ -168,8 +173,8 @@ def llm(eadem, table):
                             peer_decode, "tokens/s", 32, budget=1)
         info = eadem.ask(work="info", dtype=dtype, model=model, threads=table.threads)
         rate = row["eadem"] * info["weight_bytes"] * 1e-9
-        print(f"  decode reads {rate:.1f} GB/s of weights, {100 * rate / info['read_gb_per_s']:.0f} % of the "
-              f"{info['read_gb_per_s']:.1f} GB/s measured at 90 MiB")
+        table.note(f"decode {dtype}, {table.threads} threads: {rate:.1f} GB/s of weights, "
+                   f"{100 * rate / info['read_gb_per_s']:.0f} % of the {info['read_gb_per_s']:.1f} GB/s measured at 90 MiB")
 
 
 def dispatch(eadem, table):
@@ -185,6 +190,27 @@ def dispatch(eadem, table):
                   lambda budget: eadem.seconds(budget, work="dispatch", dtype="f32", threads=table.threads), peer, "ns", None)
     for key in ("eadem", "peer"):
         table.rows[-1][key] *= 1e6
+
+
+def number(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write_markdown(path, report, notes):
+    """Replaces what stands between the markers of docs/performance.md."""
+    begin, end = "<!-- made by bench/peers/run: begin -->\n", "<!-- end -->\n"
+    lines = [f"{report['machine']['cpu']}, {report['machine']['cores']} cores, target {report['machine']['target']}: "
+             f"{report['machine']['fma_gflops']:.0f} GFLOP/s f32 FMA, {report['machine']['read_gb_per_s']:.1f} GB/s read at "
+             f"90 MiB (2 threads). Peers: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) +
+             ". Ratio: median of " + str(ROUNDS) + " rounds by turns (least, most).", "",
+             "| work | dtype | threads | Eadem | peer | unit | peer's name | ratio |", "|---|---|---|---|---|---|---|---|"]
+    for r in report["rows"]:
+        lines.append(f"| {r['work']} | {r['dtype']} | {r['threads']} | {number(r['eadem'])} | {number(r['peer'])} | {r['unit']} | "
+                     f"{r['peer_name']} | **{r['ratio']:.2f}** ({r['ratio_min']:.2f}, {r['ratio_max']:.2f}) |")
+    lines += [""] + [f"- {note}" for note in notes] + [""]
+    text = pathlib.Path(path).read_text()
+    head, rest = text.split(begin)
+    pathlib.Path(path).write_text(head + begin + "\n".join(lines) + end + rest.split(end)[1])
 
 
 def machine():
@@ -210,11 +236,12 @@ def main():
     parser.add_argument("work", nargs="*", help="gemm, ops, attention, llm, dispatch (default: all)")
     parser.add_argument("--threads", type=int, action="append", help="default: 1, then 2; may be given more than once")
     parser.add_argument("--json", help="write the rows to this file")
+    parser.add_argument("--markdown", help="put the table into this file, between its markers (docs/performance.md)")
     arguments = parser.parse_args()
     for work in arguments.work:
         if work not in works:
             parser.error(f"unknown work '{work}'; known: {' '.join(works)}")
-    eadem, rows = Eadem(), []
+    eadem, rows, notes = Eadem(), [], []
     info = eadem.ask(work="info", dtype="f32", threads=2)
     print(f"{machine()['cpu']}, target {info['target']}: {info['fma_gflops']:.0f} GFLOP/s f32 FMA, "
           f"{info['read_gb_per_s']:.1f} GB/s read at 90 MiB (2 threads); peers {versions()}")
@@ -224,8 +251,11 @@ def main():
         for work in arguments.work or works:
             works[work](eadem, table)
         rows += table.rows
+        notes += table.notes
+    report = {"machine": machine() | info, "versions": versions(), "rows": rows, "notes": notes}
+    if arguments.markdown:
+        write_markdown(arguments.markdown, report, notes)
     if arguments.json:
-        report = {"machine": machine() | info, "versions": versions(), "rows": rows}
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -59,7 +59,14 @@ TEST_F(Audit, FindsNothingInASoundModel) {
   const auto results = audit::audit(subject(model_), tokens(150), {}, {});
   EXPECT_EQ(differing(results), std::vector<std::string>{});
   EXPECT_EQ(results.size(), 10u);
-  for (const audit::PropertyResult& each : results) EXPECT_EQ(each.compared > 0, each.skipped.empty()) << each.name;
+  for (const audit::PropertyResult& each : results) {
+    // This subject lives in one process, and candidates for instructions that this CPU lacks are named as not run.
+    const bool elsewhere = each.name == "fresh process";
+    EXPECT_EQ(each.compared > 0, !elsewhere) << each.name;
+    if (each.name != "tuner candidates") {
+      EXPECT_EQ(each.skipped.empty(), !elsewhere) << each.name;
+    }
+  }
 }
 
 TEST_F(Audit, NamesAnOrderThatDependsOnThreads) {

@@ -46,11 +46,11 @@ std::string slurp(const fs::path& path) {
   return text.str();
 }
 
-#define EXPECT_RUN(run, code, text)                                                 \
-  do {                                                                              \
-    const Finished result_ = (run);                                                      \
-    EXPECT_EQ(result_.exit, code) << result_.output;                                \
-    EXPECT_NE(result_.output.find(text), std::string::npos) << result_.output;      \
+#define EXPECT_RUN(run, code, text)                                            \
+  do {                                                                         \
+    const Finished result_ = (run);                                            \
+    EXPECT_EQ(result_.exit, code) << result_.output;                           \
+    EXPECT_NE(result_.output.find(text), std::string::npos) << result_.output; \
   } while (false)
 
 TEST(Cli, HelpHasAnExampleEverywhere) {
@@ -102,8 +102,10 @@ TEST(Cli, InspectShowsEveryFormat) {
   const auto json = nlohmann::json::parse(eadem("inspect --json " + files.gguf.string()).output);
   EXPECT_EQ(json["metadata"]["general.architecture"], "llama");
   for (std::string line; const char c : eadem("inspect " + files.gguf.string()).output) {
-    if (c != '\n') line += c;
-    else EXPECT_LE(std::exchange(line, "").size(), 100u);
+    if (c != '\n')
+      line += c;
+    else
+      EXPECT_LE(std::exchange(line, "").size(), 100u);
   }
 }
 
@@ -133,6 +135,13 @@ TEST_F(CliTrace, VerifiesAndDiffers) {
   text[digest] = text[digest] == '0' ? '1' : '0';
   std::ofstream(path("d")) << text;
   EXPECT_RUN(eadem("verify " + path("d")), 1, "differs at step 11");
+  // Steps that a generation of this length cannot have are no trace.
+  std::string forged = slurp(path("a"));
+  forged.replace(forged.find("\"max_tokens\":12"), 15, "\"max_tokens\":1");
+  std::ofstream(path("e")) << forged;
+  EXPECT_RUN(eadem("verify " + path("e")), 2, "max_tokens");
+  // A reader that has gone does not turn a verdict into another.
+  EXPECT_RUN(shell("bash -c '" EADEM_BINARY " verify " + path("d") + " | true; exit ${PIPESTATUS[0]}'"), 1, "");
   const Finished json = eadem("verify --json " + path("d"));
   EXPECT_EQ(nlohmann::json::parse(json.output)["first"]["step"], 11);
 }
@@ -147,9 +156,8 @@ TEST_F(CliTrace, LeavesNothingHalfWritten) {
 }
 
 TEST_F(CliTrace, InterruptionLeavesNoTrace) {
-  const std::string command = std::string(EADEM_BINARY) +
-                              " generate builtin:tiny -p x -n 2000 --ignore-end --trace " + path("t") + " > " +
-                              path("out") + " 2>&1 & pid=$!; while ! [ -s " + path("out") +
+  const std::string command = std::string(EADEM_BINARY) + " generate builtin:tiny -p x -n 2000 --ignore-end --trace " +
+                              path("t") + " > " + path("out") + " 2>&1 & pid=$!; while ! [ -s " + path("out") +
                               " ]; do sleep 0.02; done; kill -INT $pid; wait $pid";
   const Finished run = shell("bash -c '" + command + "'");
   EXPECT_EQ(run.exit, 130) << run.output;

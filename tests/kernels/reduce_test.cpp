@@ -183,6 +183,17 @@ TEST(Reduce, LargeBf16) {
 }
 
 // Public report C8 in the kernels: a NaN at every position, and k NaNs before one number.
+// Neighbours near the largest bf16 overflow f32 when they are added there: an infinity elsewhere must not meet theirs.
+TEST(Reduce, Bf16SumsBesideAnInfinity) {
+  for (const std::int64_t length : {64, 128, 300, 1000}) {
+    std::vector<bfloat16> values(static_cast<std::size_t>(length), to_bfloat16(-3.3e38));
+    values[0] = to_bfloat16(1.0);
+    values[static_cast<std::size_t>(length / 2)] = to_bfloat16(std::numeric_limits<float>::infinity());
+    const TensorView x = contiguous_view(values.data(), DType::bf16, {1, length});
+    expect_like_scalar(x, {1}, fmt::format("length {}", length), {1, 2});
+  }
+}
+
 TEST(PublicReports, C8NanInMaxAndArgmax) {
   testing::for_targets_and_threads([] {
     for (std::int64_t length = 1; length <= 67; ++length) {

@@ -203,15 +203,29 @@ class Auditor {
     struct Unforce {
       ~Unforce() { kernels::force_candidate(""); }
     } guard;
+    std::string idle;
     for (const kernels::CandidateStatus& candidate : kernels::tuner_candidates()) {
       kernels::force_candidate(candidate.name);
-      check(candidate.name);
+      show(candidate.name);
+      const Comparison comparison = compare(expected_, subject_.evaluate(tokens_, {}));
+      // Where a candidate admits none of the program's problems, the program ran as ever: nothing was shown of it.
+      if (runs_of(candidate.name) > candidate.runs)
+        add(comparison, candidate.name);
+      else
+        idle += (idle.empty() ? "never ran: " : ", ") + candidate.name;
     }
+    current_.skipped = idle;
     for (const kernels::Refusal& refusal : kernels::tuner_refusals()) {
       ++current_.differing;
       current_.first_form =
           fmt::format("{} was refused: {} of {}", refusal.candidate, refusal.difference.element, refusal.problem);
     }
+  }
+
+  static std::int64_t runs_of(const std::string& name) {
+    for (const kernels::CandidateStatus& candidate : kernels::tuner_candidates())
+      if (candidate.name == name) return candidate.runs;
+    return 0;
   }
 
   const Subject& subject_;

@@ -43,7 +43,7 @@ class BlockCache {
  public:
   ~BlockCache() {
     for (const Block& block : blocks_) std::free(block.data);
-    closed_ = true;
+    closed = true;
   }
   std::byte* take(std::size_t capacity) {
     for (std::size_t i = blocks_.size(); i-- > 0;)
@@ -56,7 +56,7 @@ class BlockCache {
     return nullptr;
   }
   bool keep(std::byte* data, std::size_t capacity) {
-    if (closed_ || capacity > kMostBytes) return false;
+    if (closed || capacity > kMostBytes) return false;
     while (!blocks_.empty() && (kept_ + capacity > kMostBytes || blocks_.size() >= kMostBlocks)) {
       std::free(blocks_.front().data);
       kept_ -= blocks_.front().capacity;
@@ -75,8 +75,10 @@ class BlockCache {
   };
   std::vector<Block> blocks_;
   std::size_t kept_ = 0;
-  bool closed_ = false;
+  // Outlives the cache: a buffer that is freed while its thread ends must not reach a cache that is gone.
+  static thread_local constinit bool closed;
 };
+thread_local constinit bool BlockCache::closed = false;
 thread_local BlockCache cache;
 
 std::size_t capacity_for(std::size_t bytes) {

@@ -24,7 +24,7 @@ void relax() {
 
 // A fork-join pool: the caller publishes a job, everybody takes ranges off one counter, and the caller leaves when
 // all ranges are finished (it counts finished ranges, never workers, so that a worker that the system has not
-// scheduled holds nobody up). Workers spin about 20 us for the next job, then sleep.
+// scheduled holds nobody up). Workers spin for the next job, then yield, then sleep.
 class Pool {
  public:
   static Pool& instance() {
@@ -53,8 +53,9 @@ class Pool {
 
   void run(std::int64_t count, std::int64_t grain, void* closure, detail::Chunk chunk) {
     // One job at a time; a busy pool (another thread's job, or a nested call) means run inline.
+    if (inside_) return chunk(closure, 0, count);
     const std::unique_lock busy(busy_, std::try_to_lock);
-    if (inside_ || !busy || size() == 1) return chunk(closure, 0, count);
+    if (!busy || size() == 1) return chunk(closure, 0, count);
     inside_ = true;
     const std::int64_t ranges = std::min<std::int64_t>((count + grain - 1) / grain, std::int64_t{4} * size());
     const std::int64_t step = (count + ranges - 1) / ranges;
@@ -67,7 +68,9 @@ class Pool {
   }
 
  private:
-  static constexpr int kSpins = 2000;  // about 20 us
+  // About 20 us of spinning, then some 300 us in which others may run: a decoding step has a job every 30 us, and a
+  // worker that went to sleep in between would cost it more than that to wake.
+  static constexpr int kSpins = 2000, kYields = 1000;
 
   struct Job {
     void* closure;
@@ -115,10 +118,10 @@ class Pool {
     inside_ = true;
     for (;;) {
       std::uint64_t generation = seen;
-      for (int spin = 0; spin < kSpins; ++spin) {
+      for (int spin = 0; spin < kSpins + kYields; ++spin) {
         generation = generation_.load(std::memory_order_acquire);
         if (generation != seen || stop_.load(std::memory_order_relaxed)) break;
-        relax();
+        spin < kSpins ? relax() : std::this_thread::yield();
       }
       if (generation == seen) {
         std::unique_lock lock(mutex_);

@@ -251,7 +251,7 @@ int audit_model(const AuditOptions& options) {
     file.write(json.dump(2) + "\n");
     file.commit();
   }
-  io::write_output(text);
+  write_verdict(text);
   return differing == 0 ? kGood : kDiffers;
 }
 

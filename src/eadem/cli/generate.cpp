@@ -115,7 +115,13 @@ int generate(GenerateCommand command) {
   const auto show = [&](const std::string& piece) {
     text += piece;
     progress.clear();
-    if (!command.json && !piece.empty()) io::write_output(piece);
+    if (command.json || piece.empty()) return;
+    try {
+      io::write_output(piece);
+    } catch (const io::ClosedPipeError&) {
+      if (trace) throw FileError("standard output: the reader has gone; no trace was written");
+      throw;
+    }
   };
   const std::vector<std::vector<std::int32_t>> prompts{tokens};
   const text::GenerateStatistics statistics =
@@ -177,6 +183,9 @@ int verify(const VerifyCommand& command) {
   io::Trace again{trace.header, {}};
   const std::vector<std::vector<std::int32_t>> prompts{
       tokens_of(trace, command.trace, loaded.model.config().vocabulary)};
+  if (static_cast<std::int64_t>(trace.steps.size()) > trace.header.settings.max_tokens)
+    fail<FileError>("{}: has {} steps, more than its max_tokens of {}", command.trace, trace.steps.size(),
+                    trace.header.settings.max_tokens);
   if (!trace.steps.empty())
     text::generate(loaded.model, prompts, options_of(trace.header.settings), [&](const text::Emission& e) {
       progress.show(fmt::format("step {} of {}", e.step + 1, trace.steps.size()));
@@ -196,12 +205,12 @@ int verify(const VerifyCommand& command) {
                        {"field", difference->field},
                        {"recorded", difference->left},
                        {"recomputed", difference->right}};
-    io::write_output(json.dump(2) + "\n");
+    write_verdict(json.dump(2) + "\n");
   } else if (!difference) {
-    io::write_output(fmt::format("same: {} steps, tokens and logits\n", trace.steps.size()));
+    write_verdict(fmt::format("same: {} steps, tokens and logits\n", again.steps.size()));
   } else {
-    io::write_output(fmt::format("differs at step {}: {} was {}, now {}\n", difference->step.value_or(-1),
-                                 difference->field, difference->left, difference->right));
+    write_verdict(fmt::format("differs at step {}: {} was {}, now {}\n", difference->step.value_or(-1),
+                              difference->field, difference->left, difference->right));
   }
   return difference ? kDiffers : kGood;
 }
@@ -217,10 +226,10 @@ int diff_traces(const DiffCommand& command) {
     nlohmann::ordered_json json{{"same", !d}};
     if (d)
       json["first"] = {{"step", d->step.value_or(-1)}, {"field", d->field}, {"left", d->left}, {"right", d->right}};
-    io::write_output(json.dump(2) + "\n");
+    write_verdict(json.dump(2) + "\n");
   } else {
     const std::string where = d && d->step ? fmt::format(" at step {}", *d->step) : "";
-    io::write_output(d ? fmt::format("differs{}: {}: {} and {}\n", where, d->field, d->left, d->right) : "same\n");
+    write_verdict(d ? fmt::format("differs{}: {}: {} and {}\n", where, d->field, d->left, d->right) : "same\n");
   }
   return d ? kDiffers : kGood;
 }

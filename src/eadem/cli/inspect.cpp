@@ -8,6 +8,7 @@
 #include "eadem/cli/terminal.h"
 #include "eadem/io/gguf.h"
 #include "eadem/io/output.h"
+#include "eadem/io/printable.h"
 #include "eadem/io/safetensors.h"
 #include "eadem/io/trace.h"
 
@@ -98,7 +99,7 @@ Report inspect_path(const std::filesystem::path& path) {
   const std::span<const std::byte> bytes = file->bytes();
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<std::size_t>(bytes.size(), 16));
   if (start.starts_with("GGUF")) return inspect_gguf(io::GgufFile::parse(file));
-  if (start.starts_with("{")) return inspect_trace(io::read_trace(path));
+  if (start.starts_with("{\"eadem_trace")) return inspect_trace(io::read_trace(path));
   return inspect_safetensors(io::Safetensors::parse(file));
 }
 
@@ -128,7 +129,7 @@ int inspect(const InspectOptions& options) {
   for (const auto& [key, value] : report.metadata) {
     std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (shown.size() > 50) shown = shown.substr(0, 47) + "...";
-    rows.push_back({key, shown});
+    rows.push_back({io::printable(key), io::printable(shown)});
   }
   if (!rows.empty()) {
     rows.insert(rows.begin(), {"key", "value"});
@@ -137,7 +138,8 @@ int inspect(const InspectOptions& options) {
   if (!report.tensors.empty()) {
     rows = {{"tensor", "type", "shape", ">offset", ">bytes"}};
     for (const TensorRow& t : report.tensors)
-      rows.push_back({t.name, t.type, fmt::format("{}", t.shape), std::to_string(t.offset), std::to_string(t.bytes)});
+      rows.push_back({io::printable(t.name), t.type, fmt::format("{}", t.shape), std::to_string(t.offset),
+                      std::to_string(t.bytes)});
     text += table(rows);
   }
   io::write_output(text);

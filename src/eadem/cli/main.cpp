@@ -8,6 +8,7 @@
 #include "eadem/cli/commands.h"
 #include "eadem/cli/terminal.h"
 #include "eadem/io/output.h"
+#include "eadem/kernels/target.h"
 
 int main(int argc, char** argv) {
   using namespace eadem;
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   }
   try {
     set_threads(thread_count);
+    kernels::active_target();  // an EADEM_TARGET that cannot be is an error now, not inside a kernel
     return body();
   } catch (const io::ClosedPipeError&) {
     return cli::kGood;  // the reader has seen enough

@@ -11,13 +11,16 @@
 #include <thread>
 
 #include "eadem/base/error.h"
+#include "eadem/io/output.h"
 
 namespace eadem::cli {
 namespace {
 
 volatile std::sig_atomic_t interrupt_seen = 0;
+// The first asks, where the program looks for it; the second ends the process, which leaves nothing half-written.
 void on_interrupt(int) {
   interrupt_seen = 1;
+  std::signal(SIGINT, SIG_DFL);
 }
 
 // Characters, not bytes: continuation bytes of UTF-8 take no room.
@@ -51,6 +54,13 @@ DType compute_dtype(const std::string& name) {
   if (name == "f32") return DType::f32;
   if (name == "f64") return DType::f64;
   fail<ValueError>("--dtype must be bf16, f32 or f64, got '{}'", name);
+}
+
+void write_verdict(std::string_view text) {
+  try {
+    io::write_output(text);
+  } catch (const io::ClosedPipeError&) {
+  }
 }
 
 ProgressLine::ProgressLine() : terminal_(isatty(STDERR_FILENO)), start_(std::chrono::steady_clock::now()) {}

@@ -19,6 +19,9 @@ std::string cpu_name();
 /// "bf16", "f32" or "f64" as a DType; ValueError otherwise.
 DType compute_dtype(const std::string& name);
 
+/// Writes a verdict to standard output; a reader that has gone changes nothing of it, or of the exit code.
+void write_verdict(std::string_view text);
+
 /// A line on stderr that is rewritten in place: only on a terminal, and only after two seconds.
 class ProgressLine {
  public:

@@ -24,7 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 double multiply_add(std::int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   const auto x = hn::Set(d, 0.999f), y = hn::Set(d, 0.001f);
-  auto a = y, b = y, c = y, e = y, f = y, g = y, h = y, i = y, j = y, k = y, l = y, m = y;
+  // Each chain starts elsewhere, or the compiler would make them one.
+  const auto start = [&](float offset) { return hn::Set(d, *sink + offset); };
+  auto a = start(1), b = start(2), c = start(3), e = start(4), f = start(5), g = start(6), h = start(7), i = start(8);
+  auto j = start(9), k = start(10), l = start(11), m = start(12);
   for (std::int64_t r = 0; r < rounds; ++r) {
     a = hn::MulAdd(a, x, y), b = hn::MulAdd(b, x, y), c = hn::MulAdd(c, x, y), e = hn::MulAdd(e, x, y);
     f = hn::MulAdd(f, x, y), g = hn::MulAdd(g, x, y), h = hn::MulAdd(h, x, y), i = hn::MulAdd(i, x, y);

@@ -27,6 +27,7 @@ void check(const LlamaConfig& c, const std::string& source) {
   require_range(source, "the context's length", c.context, kMostContext);
   if (c.heads % c.kv_heads != 0)
     fail<FileError>("{}: {} heads are not a multiple of {} key-value heads", source, c.heads, c.kv_heads);
+  require_range(source, "the product of heads and head size", c.heads * c.head_size, kMostExtent);
   if (c.head_size % 2 != 0) fail<FileError>("{}: the head's size must be even for rope, got {}", source, c.head_size);
   if (!(c.rms_epsilon > 0 && c.rms_epsilon < 1))
     fail<FileError>("{}: the norm's epsilon must be in (0, 1), got {}", source, c.rms_epsilon);
@@ -125,7 +126,7 @@ LlamaConfig config_from_json(const io::JsonView& json) {
   c.kv_heads = json.value_or<std::int64_t>("num_key_value_heads", c.heads);
   c.intermediate = json.required<std::int64_t>("intermediate_size");
   c.context = json.required<std::int64_t>("max_position_embeddings");
-  c.rms_epsilon = json.required<double>("rms_norm_eps");
+  c.rms_epsilon = static_cast<float>(json.required<double>("rms_norm_eps"));
   require_range("config.json", "num_attention_heads", c.heads, 65536);
   c.head_size = json.value_or<std::int64_t>("head_dim", c.hidden / c.heads);
   check(c, "config.json");
@@ -133,9 +134,11 @@ LlamaConfig config_from_json(const io::JsonView& json) {
   if (json.has("hidden_act") && json.required<std::string>("hidden_act") != "silu")
     json.at("hidden_act").refuse("must be silu");
   // A GGUF file holds base and epsilon as f32; both formats of a model must give the same bits.
-  set_rope(c, "config.json", static_cast<float>(json.value_or<double>("rope_theta", 10000.0)));
-  if (json.has("rope_scaling")) {
-    const io::JsonView scaling = json.at("rope_scaling");
+  const io::JsonView& rope = json.has("rope_parameters") ? json.at("rope_parameters") : json;  // newer files nest it
+  set_rope(c, "config.json", static_cast<float>(rope.value_or<double>("rope_theta", 10000.0)));
+  if (json.value_or<double>("partial_rotary_factor", 1.0) != 1) json.at("partial_rotary_factor").refuse("must be 1");
+  if (json.has("rope_scaling") || json.has("rope_parameters")) {
+    const io::JsonView scaling = json.has("rope_scaling") ? json.at("rope_scaling") : json.at("rope_parameters");
     const std::string kind =
         scaling.has("rope_type") ? scaling.required<std::string>("rope_type") : scaling.required<std::string>("type");
     if (kind == "llama3")
@@ -143,7 +146,6 @@ LlamaConfig config_from_json(const io::JsonView& json) {
     else if (kind != "default")
       scaling.refuse("has a type that is not supported");
   }
-  c.rms_epsilon = static_cast<float>(c.rms_epsilon);
   return c;
 }
 

@@ -11,8 +11,8 @@ using ops::AxisAttribute;
 Types infer(const Signature& s) {
   if (s.operands.empty()) fail<ValueError>("[concatenate] needs at least one array");
   TensorType type = s.operands[0];
+  ops::require_axis("concatenate", s.as<AxisAttribute>().axis, type.shape.rank());
   const int axis = static_cast<int>(s.as<AxisAttribute>().axis);
-  ops::require_axis("concatenate", axis, type.shape.rank());
   for (std::size_t i = 1; i < s.operands.size(); ++i) {
     const TensorType& next = s.operands[i];
     if (next.dtype != type.dtype)

@@ -26,6 +26,10 @@ Types infer(const Signature& s) {
                      a.interior);
   Shape shape = x.shape;
   for (int i = 0; i < rank; ++i) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 59;  // more than memory holds, and small enough to compute with
+    if (a.interior[i] > kMost || a.low[i] > kMost || a.low[i] < -kMost || a.high[i] > kMost || a.high[i] < -kMost)
+      fail<ValueError>("[pad] low {}, high {}, interior {} of axis {} are beyond 2^59", a.low[i], a.high[i],
+                       a.interior[i], i);
     if (a.interior[i] < 0) fail<ValueError>("[pad] interior padding of axis {} is {}", i, a.interior[i]);
     std::int64_t between = 0;
     bool overflow = __builtin_mul_overflow(std::max<std::int64_t>(x.shape[i] - 1, 0), a.interior[i], &between);

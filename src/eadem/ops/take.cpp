@@ -15,8 +15,8 @@ using ops::AxisAttribute;
 Types infer(const Signature& s) {
   ops::require_operands("take", s, 2);
   const TensorType &x = s.operands[0], &indices = s.operands[1];
+  ops::require_axis("take", s.as<AxisAttribute>().axis, x.shape.rank());
   const int axis = static_cast<int>(s.as<AxisAttribute>().axis);
-  ops::require_axis("take", axis, x.shape.rank());
   if (indices.dtype != DType::i64) fail<TypeError>("[take] indices must be i64, got {}", indices);
   if (x.shape[axis] == 0 && indices.shape.elements() != 0)
     fail<ShapeError>("[take] axis {} of {} is empty: there is nothing to take", axis, x);

@@ -242,16 +242,17 @@ Array reshape(const Array& x, const Shape& wanted) {
   Shape shape = wanted;
   int free = -1;
   std::int64_t known = 1;
+  bool overflow = false;
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] != -1)
-      known *= std::max<std::int64_t>(shape[i], 0);
+      overflow |= __builtin_mul_overflow(known, std::max<std::int64_t>(shape[i], 0), &known);
     else if (free >= 0)
       fail<ShapeError>("[reshape] only one extent can be -1, got {}", wanted);
     else
       free = i;
   }
   if (free >= 0) {
-    if (known == 0 || x.elements() % known != 0)
+    if (overflow || known == 0 || x.elements() % known != 0)
       fail<ShapeError>("[reshape] {} cannot fill {}: {} elements are not a multiple of {}", x.type(), wanted,
                        x.elements(), known);
     shape[free] = x.elements() / known;

@@ -87,7 +87,8 @@ std::vector<std::filesystem::path> model_files(const std::filesystem::path& fold
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name == "config.json" || name == "tokenizer.json" || entry.path().extension() == ".safetensors")
+    if (name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
+        name == "model.safetensors.index.json" || entry.path().extension() == ".safetensors")
       files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());

@@ -23,8 +23,8 @@ LoadedModel load_model(const std::string& name, DType dtype, io::Access access =
 /// Only the tokenizer of MODEL. Throws as load_model.
 Tokenizer load_tokenizer(const std::string& name);
 
-/// SHA-256 of what a model is made of: the file; of a folder the digests of config.json, tokenizer.json and the weight
-/// files, in the order of their names; of a built-in model its name and version.
+/// SHA-256 of what a model is made of: the file; of a folder the digests of its configuration, tokenizer and
+/// safetensors files, in the order of their names; of a built-in model its name and version.
 std::string model_sha256(const std::string& name);
 
 }  // namespace eadem::text

@@ -56,9 +56,9 @@ struct Tokenizer::Impl {
     prepare_added();
     for (const std::string_view spelling : kEndTokens) {
       const auto found = spelled.find(spelling);
-      if (found != spelled.end() && type(found->second) == TokenType::control) end_tokens.push_back(found->second);
-      if (data.eot < 0 && !end_tokens.empty() && (spelling == "<|im_end|>" || spelling == "<|eot_id|>"))
-        data.eot = end_tokens.back();
+      if (found == spelled.end() || type(found->second) != TokenType::control) continue;
+      end_tokens.push_back(found->second);
+      if (data.eot < 0 && (spelling == "<|im_end|>" || spelling == "<|eot_id|>")) data.eot = end_tokens.back();
     }
     for (const std::int32_t id : {data.eos, data.eot})
       if (id >= 0) end_tokens.push_back(id);

@@ -23,9 +23,6 @@ EADEM_AMX void configure_tiles() {
   const TileConfig config;
   _tile_loadconfig(&config);
 }
-EADEM_AMX void release_tiles() {
-  _tile_release();
-}
 
 // Q_g of 32 rows and 32 columns of the result to `out`, [2 row tiles][2 panels][16][16]: `steps` steps.
 EADEM_AMX void group_product(const std::uint32_t* x, std::ptrdiff_t x_stride, const std::uint32_t* codes, int steps,
@@ -111,9 +108,9 @@ EADEM_BF16 void multiply(const Task& task, const Strip& strip, std::int64_t firs
 
 void prefill_tiles(const Task& task, std::int64_t begin, std::int64_t end) {
   if (!task.pairs) return kPrefill.avx512(task, begin, end);
+  // The same configuration as kernels/contraction/amx.cpp, which sets it once a thread: it must stay.
   configure_tiles();
   by_strips<Pairs::adjacent, kTileRows>(task, begin, end, multiply);
-  release_tiles();
 }
 
 }  // namespace eadem::kernels::quantized

@@ -160,7 +160,8 @@ struct NarrowSum {
   void finish(const State& state, const T* first, std::int64_t output) const { result[output] = settle(state, first); }
   T settle(const State& state, const T* first) const {
     const double largest = to_double(std::bit_cast<T>(state.largest));
-    if (!(largest < __builtin_inf())) {
+    // A quick state began in f32, where neighbours of an infinity may have overflowed: it is done again below.
+    if (!state.quick && !(largest < __builtin_inf())) {
       // f64 cannot overflow here, so its own rules for infinities and NaN apply.
       return numerics::round_to<T>(state.sum);
     }

@@ -1,5 +1,6 @@
 #include "eadem/numerics/rope.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "eadem/kernels/rows/packed.h"
@@ -56,12 +57,49 @@ void scalar_rotate(const T* a, const T* b, const numerics::Wide<T>* cosine, cons
   }
 }
 
+// The cosines and sines of positions, [positions][frequencies]. The last ones are kept by thread: the layers of a model
+// ask for the same ones again and again.
+template <class T>
+struct Rotations {
+  std::vector<std::int64_t> positions;
+  std::vector<double> frequencies;
+  std::vector<numerics::Wide<T>> cosine, sine;
+
+  static const Rotations& of(std::vector<std::int64_t> positions, std::span<const double> frequencies) {
+    static thread_local Rotations last;
+    if (last.positions != positions ||
+        !std::equal(last.frequencies.begin(), last.frequencies.end(), frequencies.begin(), frequencies.end()))
+      last.compute(std::move(positions), frequencies);
+    return last;
+  }
+
+ private:
+  void compute(std::vector<std::int64_t> new_positions, std::span<const double> new_frequencies) {
+    positions = std::move(new_positions);
+    frequencies.assign(new_frequencies.begin(), new_frequencies.end());
+    const auto count = static_cast<std::int64_t>(positions.size());
+    const auto half = static_cast<std::int64_t>(frequencies.size());
+    cosine.resize(static_cast<std::size_t>(count * half));
+    sine.resize(cosine.size());
+    parallel_for(count, std::max<std::int64_t>(1, 64 / std::max<std::int64_t>(1, half)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t i = begin; i < end; ++i)
+                     for (std::int64_t k = 0; k < half; ++k) {
+                       const numerics::Rotation<T> rotation(static_cast<double>(positions[static_cast<std::size_t>(i)]),
+                                                            frequencies[static_cast<std::size_t>(k)]);
+                       cosine[static_cast<std::size_t>(i * half + k)] = rotation.cosine;
+                       sine[static_cast<std::size_t>(i * half + k)] = rotation.sine;
+                     }
+                 });
+  }
+};
+
 // The rotations of all distinct positions: axes along which positions do not change (stride 0, as heads) count once.
 template <class T>
 struct Table {
   std::int64_t half;
   Shape shape, steps;  // of the distinct positions
-  std::vector<numerics::Wide<T>> cosine, sine;
+  const Rotations<T>* rotations;
 
   Table(const TensorView& positions, std::span<const double> frequencies)
       : half(static_cast<std::int64_t>(frequencies.size())), shape(positions.shape), steps(positions.shape) {
@@ -69,21 +107,12 @@ struct Table {
       if (positions.strides[axis] == 0) shape[axis] = 1;
     }
     steps = contiguous_strides(shape);
-    const std::int64_t count = shape.elements();
-    cosine.resize(static_cast<std::size_t>(count * half));
-    sine.resize(cosine.size());
-    parallel_for(count, std::max<std::int64_t>(1, 64 / std::max<std::int64_t>(1, half)),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t i = begin; i < end; ++i) {
-                     const auto position = static_cast<double>(
-                         positions.as<const std::int64_t>()[numerics::offset_of(i, shape, positions.strides)]);
-                     for (std::int64_t k = 0; k < half; ++k) {
-                       const numerics::Rotation<T> rotation(position, frequencies[static_cast<std::size_t>(k)]);
-                       cosine[static_cast<std::size_t>(i * half + k)] = rotation.cosine;
-                       sine[static_cast<std::size_t>(i * half + k)] = rotation.sine;
-                     }
-                   }
-                 });
+    std::vector<std::int64_t> distinct(static_cast<std::size_t>(shape.elements()));
+    for (std::size_t i = 0; i < distinct.size(); ++i) {
+      const auto number = static_cast<std::int64_t>(i);
+      distinct[i] = positions.as<const std::int64_t>()[numerics::offset_of(number, shape, positions.strides)];
+    }
+    rotations = &Rotations<T>::of(std::move(distinct), frequencies);
   }
   // Where the rotations of the row of that number (over the full shape) begin.
   std::size_t at(std::int64_t row, const Shape& full) const {
@@ -110,7 +139,7 @@ void rope(const TensorView& x, const TensorView& positions, std::span<const doub
     for_each_packed<T>(x, axes, [&](std::span<const T> row, std::int64_t index) {
       T* y = result.as<T>() + index * length;
       const std::size_t entry = table.at(index, positions.shape);
-      const auto *cosine = table.cosine.data() + entry, *sine = table.sine.data() + entry;
+      const auto *cosine = table.rotations->cosine.data() + entry, *sine = table.rotations->sine.data() + entry;
       if (pairs == numerics::RopePairs::half_split) {
         rotate_pairs(row.data(), row.data() + half, cosine, sine, half, y, y + half);
       } else {

@@ -15,7 +15,7 @@ inline constexpr std::size_t kTileElements = 512;
 struct TileArgs {
   const void* in[4] = {};
   void* out = nullptr;
-  std::size_t count = 0;  ///< 1..kTileElements; buffers have room for kTileElements, so bodies may overrun to there
+  std::size_t count = 0;  ///< 1..kTileElements; memory past it may be someone else's: bodies stay inside
   const void* attributes = nullptr;
 };
 using TileFn = void (*)(const TileArgs&);

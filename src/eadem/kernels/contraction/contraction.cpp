@@ -190,7 +190,7 @@ double element_value(DType dtype, const std::byte* at) {
       dtype, [&]<class T>(std::type_identity<T>) { return numerics::to_double(*reinterpret_cast<const T*>(at)); });
 }
 
-// Compares all elements of a small result, else a seeded sample with the corners.
+// Compares all elements of a small result, else a seeded sample with the first and the last.
 std::optional<Difference> check(const void* request) {
   const Problem& p = request_of(request).problem;
   constexpr std::int64_t most = 512;

@@ -217,6 +217,25 @@ TEST_F(Quantized, NonFiniteAndSubnormalValues) {
   }
 }
 
+TEST_F(Quantized, MatricesPackedTogetherKeepTheirRows) {
+  const Weights a = blocks(QuantizedType::q4_1, 21, 96, 3), b = blocks(QuantizedType::q4_1, 40, 96, 4);
+  const numerics::QuantizedMatrix parts[] = {a.matrix, b.matrix};
+  const PackedQuantized packed = pack(parts);
+  ASSERT_EQ(packed.rows, 61);
+  numerics::QuantizedRow expected, row;
+  for (std::int64_t n = 0; n < 61; ++n) {
+    n < 21 ? a.matrix.read_row(n, expected) : b.matrix.read_row(n - 21, expected);
+    unpack_row(packed, n, row);
+    EXPECT_EQ(row.codes, expected.codes);
+    EXPECT_EQ(row.scales, expected.scales);
+    EXPECT_EQ(row.biases, expected.biases);
+  }
+  const Weights other = blocks(QuantizedType::q8_0, 21, 96, 3), wide = blocks(QuantizedType::q4_1, 21, 128, 3);
+  EXPECT_THROW(pack(std::vector{a.matrix, other.matrix}), ShapeError);
+  EXPECT_THROW(pack(std::vector{a.matrix, wide.matrix}), ShapeError);
+  EXPECT_THROW(pack(std::span<const numerics::QuantizedMatrix>()), ShapeError);
+}
+
 TEST_F(Quantized, ARowDoesNotDependOnItsBatch) {
   const Weights w = blocks(QuantizedType::q4_1, 70, 576, 3);
   const PackedQuantized packed = pack(w.matrix);

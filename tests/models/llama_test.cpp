@@ -6,6 +6,7 @@
 
 #include "eadem/audit/evaluation.h"
 #include "eadem/models/load.h"
+#include "eadem/ops/ops.h"
 #include "tests/support/tiny_llama.h"
 
 namespace eadem {
@@ -42,6 +43,60 @@ INSTANTIATE_TEST_SUITE_P(Models, BothFormats,
                          ::testing::Values(TinyOptions{}, TinyOptions{.architecture = "qwen2"},
                                            TinyOptions{.architecture = "qwen2", .tied = true},
                                            TinyOptions{.tied = true}, TinyOptions{.llama3_rope = true}));
+
+// Projections of one input are one product where they can be; several products give the same bits.
+TEST(Llama, JoinedProjectionsKeepTheBits) {
+  auto matrix = [seed = 0](std::int64_t rows, std::int64_t columns) mutable {
+    std::vector<bfloat16> values;
+    for (std::int64_t i = 0; i < rows * columns; ++i)
+      values.push_back(to_bfloat16(std::sin(static_cast<double>(i * i % 977 + 131 * seed)) / 4));
+    ++seed;
+    return Array::from(values, {rows, columns});
+  };
+  const models::LlamaConfig c{.architecture = "qwen2",
+                              .vocabulary = 40,
+                              .hidden = 32,
+                              .layers = 1,
+                              .heads = 2,
+                              .kv_heads = 1,
+                              .head_size = 16,
+                              .intermediate = 48,
+                              .context = 64,
+                              .rope_frequencies = std::vector<double>(8, 0.1)};
+  const Array ones = convert(broadcast_to(Array::scalar(1, DType::f32), {32}), DType::f32);
+  using Projections = std::vector<models::Llama::Projection>;
+  const auto join = [](const Projections& parts) {
+    std::vector<Array> weights, biases;
+    std::vector<std::int64_t> outputs;
+    for (const models::Llama::Projection& p : parts) {
+      weights.push_back(*p.weight.array());
+      if (p.bias) biases.push_back(*p.bias);
+      outputs.push_back(p.outputs[0]);
+    }
+    return Projections{{nn::Weight::dense(concatenate(weights, 0)),
+                        biases.empty() ? std::nullopt : std::optional(concatenate(biases, 0)), outputs}};
+  };
+  const auto part = [&](std::int64_t rows, std::int64_t columns, bool bias) {
+    std::optional<Array> b;
+    if (bias) b = convert(reshape(matrix(rows, 1), {rows}), DType::f32);
+    return models::Llama::Projection{nn::Weight::dense(matrix(rows, columns)), b, {rows}};
+  };
+  const Projections qkv{part(32, 32, true), part(16, 32, true), part(16, 32, true)};
+  const Projections gate_up{part(48, 32, false), part(48, 32, false)};
+  const models::Llama::Projection output = part(32, 32, false), down = part(32, 48, false);
+  const nn::Weight embedding = nn::Weight::dense(matrix(40, 32));
+  const auto model = [&](const Projections& first, const Projections& second) {
+    return models::Llama(c, DType::bf16, {embedding, {{ones, ones, first, output, second, down}}, ones, std::nullopt});
+  };
+  const auto input = tokens(21, 40);
+  const audit::Evaluation apart = audit::evaluate(model(qkv, gate_up), input);
+  const audit::Evaluation joined = audit::evaluate(model(join(qkv), join(gate_up)), input);
+  const audit::Comparison comparison = audit::compare(apart, joined);
+  EXPECT_GT(comparison.compared, 21 * 40);
+  EXPECT_EQ(comparison.differing, 0);
+  EXPECT_THROW(model({qkv[1], qkv[0], qkv[2]}, gate_up), ShapeError);
+  EXPECT_THROW(model(qkv, {gate_up[0]}), ShapeError);
+}
 
 TEST(Llama, SingleIsNearDouble) {
   const models::Llama model = models::builtin_tiny(DType::f64);

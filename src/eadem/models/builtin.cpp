@@ -50,21 +50,21 @@ Llama builtin_tiny(DType dtype) {
                 .rms_epsilon = 1e-5,
                 .rope_frequencies = numerics::rope_frequencies(10000, 16)};
   Drawer draw(dtype);
-  const auto projection = [&](std::int64_t rows, std::int64_t columns) {
-    return Llama::Projection{nn::Weight::dense(draw.matrix(rows, columns)), std::nullopt};
+  const auto projection = [&](std::vector<std::int64_t> rows, std::int64_t columns) {
+    std::vector<Array> parts;
+    for (const std::int64_t count : rows) parts.push_back(draw.matrix(count, columns));
+    return Llama::Projection{nn::Weight::dense(concatenate(parts, 0)), std::nullopt, std::move(rows)};
   };
+  const std::int64_t width = c.heads * c.head_size, kv_width = c.kv_heads * c.head_size;
   Llama::Weights weights{nn::Weight::dense(draw.matrix(c.vocabulary, c.hidden)), {}, draw.ones(c.hidden), std::nullopt};
   for (std::int64_t i = 0; i < c.layers; ++i) {
     // Braced lists are evaluated in order: the draws are, too.
     weights.layers.push_back({.attention_norm = draw.ones(c.hidden),
                               .mlp_norm = draw.ones(c.hidden),
-                              .query = projection(c.heads * c.head_size, c.hidden),
-                              .key = projection(c.kv_heads * c.head_size, c.hidden),
-                              .value = projection(c.kv_heads * c.head_size, c.hidden),
-                              .output = projection(c.hidden, c.heads * c.head_size),
-                              .gate = projection(c.intermediate, c.hidden),
-                              .up = projection(c.intermediate, c.hidden),
-                              .down = projection(c.hidden, c.intermediate)});
+                              .query_key_value = {projection({width, kv_width, kv_width}, c.hidden)},
+                              .output = projection({c.hidden}, width),
+                              .gate_up = {projection({c.intermediate, c.intermediate}, c.hidden)},
+                              .down = projection({c.hidden}, c.intermediate)});
   }
   return Llama(std::move(c), dtype, std::move(weights));
 }

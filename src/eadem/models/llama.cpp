@@ -1,6 +1,10 @@
 #include "eadem/models/llama.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "eadem/ops/ops.h"
 
@@ -11,13 +15,35 @@ void require_shape(std::string_view name, const Shape& got, const Shape& expecte
   if (got != expected) fail<ShapeError>("[llama] {} must be {}, got {}", name, expected, got);
 }
 
-void require_projection(const std::string& name, const Llama::Projection& p, std::int64_t in, std::int64_t out) {
-  require_shape(name + " weight", p.weight.shape(), {out, in});
-  if (p.bias) require_shape(name + " bias", p.bias->shape(), {out});
+void require_projections(const std::string& name, std::span<const Llama::Projection> projections, std::int64_t in,
+                         std::initializer_list<std::int64_t> outputs) {
+  std::vector<std::int64_t> got;
+  for (const Llama::Projection& p : projections) {
+    const std::int64_t out = std::accumulate(p.outputs.begin(), p.outputs.end(), std::int64_t{0});
+    require_shape(name + " weight", p.weight.shape(), {out, in});
+    if (p.bias) require_shape(name + " bias", p.bias->shape(), {out});
+    got.insert(got.end(), p.outputs.begin(), p.outputs.end());
+  }
+  if (!std::ranges::equal(got, outputs))
+    fail<ShapeError>("[llama] {} must have [{}] outputs, got [{}]", name, fmt::join(outputs, ","), fmt::join(got, ","));
 }
 
 Array project(const Array& x, const Llama::Projection& p) {
   return nn::linear(x, p.weight, p.bias);
+}
+
+// The results of all projections of x, [B, L, outputs] each: windows on what the products wrote.
+std::vector<Array> project_all(const Array& x, std::span<const Llama::Projection> projections) {
+  std::vector<Array> results;
+  for (const Llama::Projection& p : projections) {
+    const Array y = project(x, p);
+    std::int64_t from = 0;
+    for (const std::int64_t count : p.outputs) {
+      results.push_back(slice_axis(y, -1, {from, from + count}));
+      from += count;
+    }
+  }
+  return results;
 }
 
 }  // namespace
@@ -37,23 +63,22 @@ Llama::Llama(LlamaConfig config, DType dtype, Weights weights)
     const std::string name = fmt::format("layer {} ", i);
     require_shape(name + "attention norm", layer.attention_norm.shape(), {c.hidden});
     require_shape(name + "mlp norm", layer.mlp_norm.shape(), {c.hidden});
-    require_projection(name + "query", layer.query, c.hidden, c.heads * c.head_size);
-    require_projection(name + "key", layer.key, c.hidden, c.kv_heads * c.head_size);
-    require_projection(name + "value", layer.value, c.hidden, c.kv_heads * c.head_size);
-    require_projection(name + "output", layer.output, c.heads * c.head_size, c.hidden);
-    require_projection(name + "gate", layer.gate, c.hidden, c.intermediate);
-    require_projection(name + "up", layer.up, c.hidden, c.intermediate);
-    require_projection(name + "down", layer.down, c.intermediate, c.hidden);
+    const std::int64_t width = c.heads * c.head_size, kv_width = c.kv_heads * c.head_size;
+    require_projections(name + "query, key, value", layer.query_key_value, c.hidden, {width, kv_width, kv_width});
+    require_projections(name + "output", {&layer.output, 1}, width, {c.hidden});
+    require_projections(name + "gate, up", layer.gate_up, c.hidden, {c.intermediate, c.intermediate});
+    require_projections(name + "down", {&layer.down, 1}, c.intermediate, {c.hidden});
   }
   rope_frequencies_ = Array::from(c.rope_frequencies, {c.head_size / 2});
 }
 
 std::int64_t Llama::weight_bytes() const {
   std::int64_t total = weights_.output ? weights_.output->bytes() : weights_.embedding.bytes();
-  for (const Layer& layer : weights_.layers)
-    for (const Projection* p :
-         {&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up, &layer.down})
-      total += p->weight.bytes();
+  for (const Layer& layer : weights_.layers) {
+    for (const auto* joined : {&layer.query_key_value, &layer.gate_up})
+      for (const Projection& p : *joined) total += p.weight.bytes();
+    total += layer.output.weight.bytes() + layer.down.weight.bytes();
+  }
   return total;
 }
 
@@ -64,12 +89,14 @@ nn::KvCache Llama::make_cache(std::int64_t batch) const {
 Array Llama::attend(const Layer& layer, std::int64_t index, const Array& x, const Array& positions, const Array& start,
                     const Array& count, nn::KvCache& cache) const {
   const std::int64_t batch = x.shape()[0], length = x.shape()[1];
-  const auto heads = [&](const Projection& p, std::int64_t n) {  // [B, n, L, D]
-    return swap_axes(reshape(project(x, p), {batch, length, n, config_.head_size}), 1, 2);
+  const auto heads = [&](const Array& y, std::int64_t n) {  // [B, n, L, D]
+    return swap_axes(reshape(y, {batch, length, n, config_.head_size}), 1, 2);
   };
   const auto rotated = [&](const Array& y) { return rope(y, positions, rope_frequencies_); };
-  const Array query = rotated(heads(layer.query, config_.heads));
-  cache.append(index, rotated(heads(layer.key, config_.kv_heads)), heads(layer.value, config_.kv_heads), start, count);
+  const std::vector<Array> projected = project_all(x, layer.query_key_value);
+  const Array query = rotated(heads(projected[0], config_.heads));
+  cache.append(index, rotated(heads(projected[1], config_.kv_heads)), heads(projected[2], config_.kv_heads), start,
+               count);
   const Array y = paged_attention(query, cache.key_pool(index), cache.value_pool(index), cache.pages(), cache.lengths(),
                                   {.causal = Causal::lower_right, .position = start});
   return project(reshape(swap_axes(y, 1, 2), {batch, length, config_.heads * config_.head_size}), layer.output);
@@ -106,8 +133,8 @@ Array Llama::hidden(const Array& tokens, const Placement& placement, nn::KvCache
     const Layer& layer = weights_.layers[i];
     x = add(x, attend(layer, static_cast<std::int64_t>(i), rms_norm(x, layer.attention_norm, config_.rms_epsilon),
                       rope_positions, start, count, cache));
-    const Array y = rms_norm(x, layer.mlp_norm, config_.rms_epsilon);
-    x = add(x, project(multiply(silu(project(y, layer.gate)), project(y, layer.up)), layer.down));
+    const std::vector<Array> y = project_all(rms_norm(x, layer.mlp_norm, config_.rms_epsilon), layer.gate_up);
+    x = add(x, project(multiply(silu(y[0]), y[1]), layer.down));
   }
   return rms_norm(x, weights_.norm, config_.rms_epsilon);
 }

@@ -21,13 +21,19 @@ struct Placement {
 /// SwiGLU. Immutable; a row's bits depend on its own tokens only, however they are batched, padded or chunked.
 class Llama {
  public:
+  /// One product, y = x weight^T + bias: a projection, or several that read one x, their rows one below the other.
+  /// Joining them changes no bit (numerics.md section 9) and spares packing x, and forks.
   struct Projection {
     nn::Weight weight;
     std::optional<Array> bias;
+    std::vector<std::int64_t> outputs;  ///< rows of each
   };
   struct Layer {
     Array attention_norm, mlp_norm;
-    Projection query, key, value, output, gate, up, down;
+    std::vector<Projection> query_key_value;  ///< in one product where their formats allow it, or in several
+    Projection output;
+    std::vector<Projection> gate_up;
+    Projection down;
   };
   struct Weights {
     nn::Weight embedding;

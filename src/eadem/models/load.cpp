@@ -58,27 +58,60 @@ Array permuted(const Array& x, std::span<const std::int64_t> rows) {
   return take(x, Array::from(rows, {static_cast<std::int64_t>(rows.size())}), 0);
 }
 
-nn::Weight matrix(const Source& source, DType dtype, std::span<const std::int64_t> rows) {
+// A matrix of the file, its rows to be taken in another order if `order` is not empty.
+struct Rows {
+  Source source;
+  std::span<const std::int64_t> order = {};
+};
+
+void require_matrix(const Rows& rows) {
+  const Source& source = rows.source;
   if (source.shape.rank() != 2)
     fail<FileError>("{}: tensor {} must have two axes, got {}", source.file, source.name, source.shape);
-  if (!rows.empty() && static_cast<std::int64_t>(rows.size()) != source.shape[0])
-    fail<FileError>("{}: tensor {} must have {} rows, got {}", source.file, source.name, rows.size(), source.shape);
-  if (!source.blocks) return nn::Weight::dense(permuted(dense_array(source, dtype), rows));
-  std::span<const std::byte> bytes = source.bytes;
-  std::vector<std::byte> reordered;
-  if (!rows.empty()) {
-    const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(source.shape[0]);
-    for (const std::int64_t row : rows) {
-      const auto part = bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
-      reordered.insert(reordered.end(), part.begin(), part.end());
-    }
-    bytes = reordered;
+  if (!rows.order.empty() && static_cast<std::int64_t>(rows.order.size()) != source.shape[0])
+    fail<FileError>("{}: tensor {} must have {} rows, got {}", source.file, source.name, rows.order.size(),
+                    source.shape);
+}
+
+// Whether two matrices can be one weight: of equal width, both dense, or with equal codes.
+bool joinable(const Source& a, const Source& b) {
+  if (a.shape[1] != b.shape[1] || a.blocks.has_value() != b.blocks.has_value()) return false;
+  return !a.blocks || numerics::format_of(*a.blocks) == numerics::format_of(*b.blocks);
+}
+
+// Joinable matrices, one below the other.
+nn::Weight join(std::span<const Rows> parts, DType dtype) {
+  if (!parts[0].source.blocks) {
+    std::vector<Array> dense;
+    for (const Rows& part : parts) dense.push_back(permuted(dense_array(part.source, dtype), part.order));
+    return nn::Weight::dense(dense.size() == 1 ? dense[0] : concatenate(dense, 0));
   }
-  const std::string name = fmt::format("{}: tensor {}", source.file, source.name);
-  nn::Weight weight = nn::Weight::quantized(
-      name, numerics::block_matrix(name, *source.blocks, source.shape[0], source.shape[1], bytes));
-  source.mapping->drop_pages(source.bytes);
+  std::vector<nn::Weight::Named> matrices;
+  std::vector<std::vector<std::byte>> reordered;
+  for (const auto& [source, order] : parts) {
+    std::span<const std::byte> bytes = source.bytes;
+    if (!order.empty()) {
+      std::vector<std::byte>& copy = reordered.emplace_back();
+      const std::size_t row_bytes = bytes.size() / static_cast<std::size_t>(source.shape[0]);
+      for (const std::int64_t row : order) {
+        const auto part = bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
+        copy.insert(copy.end(), part.begin(), part.end());
+      }
+      bytes = copy;
+    }
+    std::string name = fmt::format("{}: tensor {}", source.file, source.name);
+    const auto matrix = numerics::block_matrix(name, *source.blocks, source.shape[0], source.shape[1], bytes);
+    matrices.push_back({std::move(name), matrix});
+  }
+  nn::Weight weight = nn::Weight::quantized(matrices);
+  for (const Rows& part : parts) part.source.mapping->drop_pages(part.source.bytes);
   return weight;
+}
+
+nn::Weight matrix(const Source& source, DType dtype) {
+  const Rows rows{source};
+  require_matrix(rows);
+  return join({&rows, 1}, dtype);
 }
 
 // Norm gains and rope factors of 16-bit models are exact in f32: both file formats give the same gains.
@@ -108,34 +141,54 @@ Llama assemble(const std::string& file, LlamaConfig config, DType dtype, const N
     if (!source) fail<FileError>("{}: tensor {} is missing", file, name);
     return *std::move(source);
   };
-  const auto projection = [&](const std::string& name, std::span<const std::int64_t> rows = {}) {
-    Llama::Projection p{matrix(required(name + ".weight"), dtype, rows), std::nullopt};
-    if (const std::optional<Source> bias = find(name + ".bias")) p.bias = permuted(gain(*bias, dtype), rows);
-    return p;
+  // Projections of one input, in as few products as their forms allow.
+  using Wanted = std::pair<std::string, std::span<const std::int64_t>>;
+  const auto projections = [&](std::initializer_list<Wanted> wanted) {
+    std::vector<Rows> rows;
+    std::vector<std::optional<Array>> biases;
+    for (const auto& [name, order] : wanted) {
+      require_matrix(rows.emplace_back(required(name + ".weight"), order));
+      const std::optional<Source> bias = find(name + ".bias");
+      biases.push_back(bias ? std::optional(permuted(gain(*bias, dtype), order)) : std::nullopt);
+    }
+    std::vector<Llama::Projection> products;
+    for (std::size_t begin = 0, end; begin < rows.size(); begin = end) {
+      for (end = begin + 1; end < rows.size() && joinable(rows[begin].source, rows[end].source) &&
+                            biases[begin].has_value() == biases[end].has_value();)
+        ++end;
+      const auto parts = std::span(rows).subspan(begin, end - begin);
+      Llama::Projection& p = products.emplace_back(join(parts, dtype), std::nullopt, std::vector<std::int64_t>{});
+      for (const Rows& part : parts) p.outputs.push_back(part.source.shape[0]);
+      if (!biases[begin]) continue;
+      std::vector<Array> joined;
+      for (std::size_t i = begin; i < end; ++i) joined.push_back(*biases[i]);
+      p.bias = concatenate(joined, 0);
+    }
+    return products;
   };
+  const auto projection = [&](const std::string& name) { return std::move(projections({{name, {}}})[0]); };
   std::vector<std::int64_t> query_rows, key_rows;
   if (interleaved) {
     query_rows = half_split_rows(config.heads, config.head_size);
     key_rows = half_split_rows(config.kv_heads, config.head_size);
   }
-  Llama::Weights weights{matrix(required(fmt::format("{}.weight", names.embedding)), dtype, {}),
+  Llama::Weights weights{matrix(required(fmt::format("{}.weight", names.embedding)), dtype),
                          {},
                          gain(required(fmt::format("{}.weight", names.norm)), dtype),
                          std::nullopt};
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const std::string prefix = fmt::format(fmt::runtime(names.layer), i);
     const auto name = [&](std::string_view part) { return prefix + std::string(part); };
-    weights.layers.push_back({.attention_norm = gain(required(name(names.attention_norm) + ".weight"), dtype),
-                              .mlp_norm = gain(required(name(names.mlp_norm) + ".weight"), dtype),
-                              .query = projection(name(names.query), query_rows),
-                              .key = projection(name(names.key), key_rows),
-                              .value = projection(name(names.value)),
-                              .output = projection(name(names.attention_output)),
-                              .gate = projection(name(names.gate)),
-                              .up = projection(name(names.up)),
-                              .down = projection(name(names.down))});
+    weights.layers.push_back(
+        {.attention_norm = gain(required(name(names.attention_norm) + ".weight"), dtype),
+         .mlp_norm = gain(required(name(names.mlp_norm) + ".weight"), dtype),
+         .query_key_value =
+             projections({{name(names.query), query_rows}, {name(names.key), key_rows}, {name(names.value), {}}}),
+         .output = projection(name(names.attention_output)),
+         .gate_up = projections({{name(names.gate), {}}, {name(names.up), {}}}),
+         .down = projection(name(names.down))});
   }
-  if (!tied) weights.output = matrix(required(fmt::format("{}.weight", names.output)), dtype, {});
+  if (!tied) weights.output = matrix(required(fmt::format("{}.weight", names.output)), dtype);
   try {
     return Llama(std::move(config), dtype, std::move(weights));
   } catch (const ShapeError& error) {

@@ -1,5 +1,7 @@
 #include "eadem/nn/weight.h"
 
+#include <vector>
+
 #include "eadem/ops/ops.h"
 
 namespace eadem::nn {
@@ -10,13 +12,17 @@ Weight Weight::dense(Array matrix) {
   return Weight(std::move(matrix));
 }
 
-Weight Weight::quantized(std::string_view name, const numerics::QuantizedMatrix& matrix) {
+Weight Weight::quantized(std::span<const Named> parts) {
+  std::vector<numerics::QuantizedMatrix> matrices;
   try {
-    numerics::require_finite(name, matrix);
+    for (const Named& part : parts) {
+      numerics::require_finite(part.name, part.matrix);
+      matrices.push_back(part.matrix);
+    }
   } catch (const ValueError& error) {
     throw FileError(error.what());
   }
-  return Weight(std::make_shared<const kernels::PackedQuantized>(kernels::pack(matrix)));
+  return Weight(std::make_shared<const kernels::PackedQuantized>(kernels::pack(matrices)));
 }
 
 const kernels::PackedQuantized* Weight::packed() const {

@@ -2,7 +2,8 @@
 
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <span>
+#include <string>
 #include <variant>
 
 #include "eadem/array/array.h"
@@ -16,8 +17,14 @@ class Weight {
  public:
   /// ShapeError unless `matrix` is floating with two axes.
   static Weight dense(Array matrix);
-  /// Packs a stored matrix, which may then go. FileError naming `name`, row and group for scales that are not finite.
-  static Weight quantized(std::string_view name, const numerics::QuantizedMatrix& matrix);
+  /// A stored matrix, and its name for errors.
+  struct Named {
+    std::string name;
+    numerics::QuantizedMatrix matrix;
+  };
+  /// Packs stored matrices of one format and width, one below the other; they may then go. FileError naming the matrix,
+  /// row and group for scales that are not finite.
+  static Weight quantized(std::span<const Named> parts);
 
   /// [out, in].
   Shape shape() const;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "eadem/base/parallel.h"
 #include "eadem/numerics/rounding.h"
@@ -105,19 +106,29 @@ PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t row
   return packed;
 }
 
-PackedQuantized pack(const numerics::QuantizedMatrix& matrix) {
-  PackedQuantized packed = layout(matrix.format, matrix.rows, matrix.columns);
-  const auto columns = static_cast<std::size_t>(matrix.columns), groups = static_cast<std::size_t>(packed.groups());
+PackedQuantized pack(std::span<const numerics::QuantizedMatrix> parts) {
+  if (parts.empty()) fail<ShapeError>("[quantized] there is no matrix to pack");
+  std::vector<std::int64_t> ends;  // of each part's rows
+  std::int64_t rows = 0;
+  for (const numerics::QuantizedMatrix& part : parts) {
+    if (part.format != parts[0].format || part.columns != parts[0].columns)
+      fail<ShapeError>("[quantized] matrices packed together must have one format and width, got {} and {} columns",
+                       parts[0].columns, part.columns);
+    ends.push_back(rows += part.rows);
+  }
+  PackedQuantized packed = layout(parts[0].format, rows, parts[0].columns);
+  const auto columns = static_cast<std::size_t>(packed.columns), groups = static_cast<std::size_t>(packed.groups());
   packed.memory = allocate_in_chunk(packed.bytes());
   parallel_for(packed.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
     numerics::QuantizedRow row;
     for (std::int64_t panel = begin; panel < end; ++panel)
       for (int lane = 0; lane < kPanelRows; ++lane) {
         const std::int64_t r = panel * kPanelRows + lane;
-        if (r < matrix.rows) {
-          matrix.read_row(r, row);
+        if (r < rows) {
+          const auto part = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), r) - ends.begin());
+          parts[part].read_row(r - (ends[part] - parts[part].rows), row);
         } else {
-          row.codes.assign(columns, static_cast<std::uint8_t>(1 << (matrix.format.bits - 1)));
+          row.codes.assign(columns, static_cast<std::uint8_t>(1 << (packed.format.bits - 1)));
           row.scales.assign(groups, 0.0f);
           row.biases.assign(groups, 0.0f);
         }

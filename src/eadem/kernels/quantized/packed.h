@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "eadem/base/buffer.h"
 #include "eadem/numerics/quantized_blocks.h"
@@ -70,8 +71,12 @@ constexpr int code_position(int width, std::int64_t k) {
   return width == 4 ? nibbles[k % 8] : bytes[k % 4];
 }
 
-/// Packs a matrix, on several threads. Throws std::bad_alloc.
-PackedQuantized pack(const numerics::QuantizedMatrix& matrix);
+/// Packs matrices of one format and width, one below the other, on several threads. Throws ShapeError when they differ,
+/// std::bad_alloc.
+PackedQuantized pack(std::span<const numerics::QuantizedMatrix> parts);
+inline PackedQuantized pack(const numerics::QuantizedMatrix& matrix) {
+  return pack({&matrix, 1});
+}
 
 /// Reads back one row.
 void unpack_row(const PackedQuantized& packed, std::int64_t row, numerics::QuantizedRow& out);

@@ -371,10 +371,14 @@ void append_head(const numerics::PageAppend& x, std::int64_t b, std::int64_t hea
       const std::int64_t at = position + i, page = numerics::page_at(x.pages, b, at, x.pool.shape[0]);
       if (page < 0) continue;
       const T* from = x.fresh.as<T>() + b * x.fresh.strides[0] + head * x.fresh.strides[1] + i * x.fresh.strides[2];
-      T* const to = x.pool.as<T>();
       const auto slot = [&](std::int64_t d) { return index(paired, heads, head_size, page, head, at % kKeys, d); };
-      for (std::int64_t d = 0; d < head_size; ++d) to[slot(d)] = from[d * x.fresh.strides[3]];
-      if (!x.values && paired && head_size % 2) to[slot(head_size)] = T{};
+      // Elements lie at one stride, but for pairs of a key's.
+      const std::int64_t unit = paired && !x.values ? 2 : 1, step = slot(unit) - slot(0);
+      for (std::int64_t first = 0; first < unit; ++first) {
+        T* to = x.pool.as<T>() + slot(first);
+        for (std::int64_t d = first; d < head_size; d += unit, to += step) *to = from[d * x.fresh.strides[3]];
+      }
+      if (!x.values && paired && head_size % 2) x.pool.as<T>()[slot(head_size)] = T{};
     }
   };
   if (size_of(dtype) == 8)

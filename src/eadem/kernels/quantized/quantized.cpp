@@ -102,35 +102,6 @@ bool pair_row(quantized::Body, const TensorView&, std::int64_t, std::uint32_t*) 
 }
 #endif
 
-// X_g of one row; eight steps go side by side, for each is a chain of dependent additions.
-void sum_groups(const float* x, std::int64_t columns, int group, int chains, float* sums) {
-  const int run = std::min(group, 32);
-  const std::int64_t runs = columns / run, last_run = group / run - 1;
-  const int log_runs = std::popcount(static_cast<std::uint64_t>(last_run));  // a power of two
-  constexpr int kAbreast = 8;
-  for (std::int64_t first = 0; first < runs; first += kAbreast) {
-    float even[kAbreast] = {}, odd[kAbreast] = {};
-    const auto count = static_cast<int>(std::min<std::int64_t>(kAbreast, runs - first));
-    const auto add = [&](int width) {
-      for (int k = 0; k < run; k += chains)
-        for (int i = 0; i < width; ++i) {
-          const float* at = x + (first + i) * run + k;
-          even[i] = even[i] + at[0];
-          if (chains == 2) odd[i] = odd[i] + at[1];
-        }
-    };
-    if (count == kAbreast)
-      add(kAbreast);
-    else
-      add(count);
-    for (int i = 0; i < count; ++i) {
-      const float step = chains == 2 ? even[i] + odd[i] : even[i];
-      float& sum = sums[(first + i) >> log_runs];
-      sum = (((first + i) & last_run) == 0 ? 0.0f : sum) + step;
-    }
-  }
-}
-
 // Work for one thread at least: below about 10 us waking another costs more than it saves.
 std::int64_t grain(std::int64_t rows, std::int64_t columns, std::int64_t unit) {
   return std::max<std::int64_t>(1, 200'000 / std::max<std::int64_t>(1, rows * columns * unit * kPanelRows));
@@ -208,6 +179,7 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   task.sums = sums;
   task.pairs = pairs;
   task.plain = plain;
+  const quantized::SumGroups sum_groups = quantized::pick_sum_groups();
   parallel_for(padded, std::max<std::int64_t>(1, 32'768 / std::max<std::int64_t>(1, w.columns)),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t m = begin; m < end; ++m) {

@@ -55,6 +55,11 @@ void prefill_tiles(const Task&, std::int64_t begin, std::int64_t end);
 /// |x| is zero or at least 2^-119.
 bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32_t* pairs);
 
+/// X_g of one row of x (numerics.md section 7), for every group.
+using SumGroups = void (*)(const float* x, std::int64_t columns, int group, int chains, float* sums);
+/// The active target's; null for scalar, which runs numerics/.
+SumGroups pick_sum_groups();
+
 /// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..5).
 void* scratch(int slot, std::size_t bytes);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "eadem/numerics/attention.h"
 #include "eadem/ops/ops.h"
@@ -23,18 +24,30 @@ KvCache::KvCache(std::int64_t batch, std::int64_t layers, DType dtype, std::int6
   set_lengths(lengths_);
 }
 
-// More pages, zeroed: a page's unused slots are never read for a result, but they are read.
+// More pages, zeroed: a page's unused slots are never read for a result, but they are read. The pools of all layers lie
+// in one block of memory, which the system can back with huge pages: a step reads them all.
 void KvCache::grow(std::int64_t pages) {
-  const auto larger = [&](Array& pool, const Shape& shape) {
-    Array fresh = Array::allocate({dtype_, shape});
-    const std::size_t size = size_of(dtype_), bytes = static_cast<std::size_t>(fresh.elements()) * size;
-    const std::size_t old = capacity_ == 0 ? 0 : static_cast<std::size_t>(pool.elements()) * size;
-    if (old != 0) std::memcpy(fresh.view().data, pool.view().data, old);
-    std::memset(fresh.view().data + old, 0, bytes - old);
-    pool = std::move(fresh);
+  const Shape key_shape = numerics::key_page_shape(dtype_, pages, kv_heads_, head_size_);
+  const Shape value_shape = numerics::value_page_shape(dtype_, pages, kv_heads_, head_size_);
+  const auto bytes_of = [&](const Shape& shape) {
+    return static_cast<std::size_t>(shape.elements()) * size_of(dtype_);
   };
-  for (Array& pool : keys_) larger(pool, numerics::key_page_shape(dtype_, pages, kv_heads_, head_size_));
-  for (Array& pool : values_) larger(pool, numerics::value_page_shape(dtype_, pages, kv_heads_, head_size_));
+  const auto padded = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  const auto memory = std::make_shared<const BufferRef>(
+      Buffer::allocate(keys_.size() * (padded(bytes_of(key_shape)) + padded(bytes_of(value_shape)))));
+  std::byte* next = (*memory)->data();
+  const auto larger = [&](Array& pool, const Shape& shape) {
+    const std::size_t bytes = bytes_of(shape);
+    const std::size_t old = capacity_ == 0 ? 0 : bytes_of(pool.shape());
+    if (old != 0) std::memcpy(next, pool.view().data, old);
+    std::memset(next + old, 0, bytes - old);
+    pool = Array(Buffer::borrow(next, bytes, memory), contiguous_view(next, dtype_, shape));
+    next += padded(bytes);
+  };
+  for (std::size_t layer = 0; layer < keys_.size(); ++layer) {
+    larger(keys_[layer], key_shape);
+    larger(values_[layer], value_shape);
+  }
   // Handed out from the back: lowest page first.
   std::vector<std::int32_t> more;
   for (std::int64_t page = pages; page-- > capacity_;) more.push_back(static_cast<std::int32_t>(page));

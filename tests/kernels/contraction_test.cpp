@@ -157,6 +157,9 @@ TEST_F(Contraction, LongSums) {
 TEST_F(Contraction, ManyTasks) {
   expect_product(DType::f32, 190, 150, 70);
   expect_product(DType::bf16, 190, 150, 70);
+  // Columns that divide unevenly between threads: rows are cut instead.
+  expect_product(DType::f32, 111, 65, 150);
+  expect_product(DType::bf16, 111, 65, 150);
 }
 
 TEST_F(Contraction, EveryLength) {
@@ -184,6 +187,23 @@ TEST_F(Contraction, InfinitiesNansSubnormals) {
     for (const Values values : {Values::special, Values::subnormal, Values::tiny, Values::tinier, Values::huge}) {
       expect_product(dtype, 15, 35, 300, {}, {}, values);
       expect_product(dtype, 3, 35, 300, {}, {}, values);
+    }
+}
+
+// One element of a tile is what fast roundings flush or keep: a NaN with a sign, a subnormal, a sum of two -0.
+TEST_F(Contraction, OneOddElementInATile) {
+  struct Odd {
+    double a, b;
+  };
+  for (const Odd odd : {Odd{std::numeric_limits<double>::infinity(), 0}, Odd{0x1p-66, 0x1p-65}, Odd{0x1p-80, -0x1p-80}})
+    for (const std::int64_t column : {0, 13, 31, 40}) {
+      Matrix a = matrix(DType::bf16, {19, 4}, {}, Values::normal, 1),
+             b = matrix(DType::bf16, {4, 45}, {}, Values::normal, 2);
+      for (std::int64_t k = 0; k < 4; ++k) {
+        a.view.as<bfloat16>()[9 * 4 + k] = numerics::round_to<bfloat16>(odd.a);
+        b.view.as<bfloat16>()[k * 45 + column] = numerics::round_to<bfloat16>(odd.b);
+      }
+      expect_definition(a.view, b.view, {19, 45}, DType::bf16);
     }
 }
 

@@ -134,16 +134,19 @@ class Least {
 EADEM_AVX512BF16 Smallest pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
   if (a.term != 1) return pair_engine()->pack_a(a, count, terms, packed);
   const __m512i permutation = _mm512_load_si512(kStepToPairs.at);
-  Least least;
+  const auto* base = reinterpret_cast<const std::uint16_t*>(a.data);
   auto* out = static_cast<std::uint32_t*>(packed);
-  for (int i = 0; i < count; ++i, out += kUnitStride) {
-    const std::uint16_t* row = reinterpret_cast<const std::uint16_t*>(a.data) + i * a.row;
-    for (std::int64_t k = 0; k < terms; k += kStepTerms) {
-      const std::int64_t length = std::min(kStepTerms, terms - k);
-      const auto mask = static_cast<__mmask32>((std::uint64_t{1} << length) - 1);
-      const __m512i x = _mm512_permutexvar_epi16(permutation, _mm512_maskz_loadu_epi16(mask, row + k));
+  Least least;
+  for (std::int64_t k = 0; k < terms; k += kStepTerms, base += kStepTerms, out += kStepPairs) {
+    const std::int64_t length = std::min(kStepTerms, terms - k);
+    const auto mask = static_cast<__mmask32>((std::uint64_t{1} << length) - 1);
+    const std::uint16_t* row = base;
+    std::uint32_t* to = out;
+#pragma GCC unroll 4
+    for (int i = 0; i < count; ++i, row += a.row, to += kUnitStride) {
+      const __m512i x = _mm512_maskz_loadu_epi16(mask, row);
       least.see(x);
-      _mm512_storeu_si512(out + k / 2, x);
+      _mm512_storeu_si512(to, _mm512_permutexvar_epi16(permutation, x));
     }
   }
   return least.value();
@@ -185,6 +188,32 @@ EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t 
   }
 }
 
+// vcvtne2ps2bf16 rounds to nearest even but flushes subnormals and keeps NaN's payloads: tiles that hold such values,
+// or a -0, are done again the general way, which does narrow tiles and other destinations, too.
+EADEM_AVX512BF16 void finish(const void* sums, std::int64_t stride, int rows, int columns, const Destination& c) {
+  constexpr int special = 0x01 | 0x04 | 0x20;  // quiet NaN (sums hold no other), -0, subnormal
+  const int whole = c.dtype == DType::bf16 && !c.bias && c.column == 1 ? columns / kColumns * kColumns : 0;
+  __mmask16 found = 0;
+  for (int n = 0; n < whole; n += kColumns) {
+    const float* in = static_cast<const float*>(sums) + n;
+    std::uint16_t* out = reinterpret_cast<std::uint16_t*>(c.data) + n;
+#pragma GCC unroll 2
+    for (int i = 0; i < rows; ++i, in += stride, out += c.row) {
+      const __m512 first = _mm512_loadu_ps(in), second = _mm512_loadu_ps(in + kLanes);
+      found = _kor_mask16(found, _mm512_fpclass_ps_mask(first, special));
+      found = _kor_mask16(found, _mm512_fpclass_ps_mask(second, special));
+      _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh(second, first));
+    }
+  }
+  if (found != 0) [[unlikely]]
+    return pair_engine()->finish(sums, stride, rows, columns, c);
+  if (whole == columns) return;
+  Destination rest = c;
+  rest.data += whole * c.column * static_cast<std::int64_t>(size_of(c.dtype));
+  if (c.bias) rest.bias += whole * c.bias_column * static_cast<std::int64_t>(sizeof(float));
+  pair_engine()->finish(static_cast<const float*>(sums) + whole, stride, rows, columns - whole, rest);
+}
+
 }  // namespace
 
 const Engine* avx512bf16_engine() {
@@ -192,8 +221,9 @@ const Engine* avx512bf16_engine() {
     Engine e = *pair_engine();
     e.name = "vdpbf16ps", e.target = Target::avx512bf16;
     static constexpr char form = 0;
-    e.form = &form;
+    e.form = &form, e.group = 2;
     e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a, e.pack_b = &pack_b;
+    e.finish = &finish;
     return e;
   }();
   return &engine;

@@ -50,62 +50,87 @@ struct Task {
   std::int64_t m0, m1, n0, n1, block0, block1;
 };
 
-// The product of one task: for each block of k, packs b's panels once, then a's, panel by panel, and lets every tile's
-// block sum join the binary counter of its tile (numerics.md 4.3): pending sums of level i lie in slots[i].
+// The product of one task. For each group of blocks of k: packs b's panels, then a's, panel by panel, and lets every
+// tile's block sums join the binary counter of its tile (numerics.md 4.3), where the pending sum of level i lies in
+// slot i. Sums that meet inside a group never leave the first-level cache.
 class TaskRun {
  public:
   TaskRun(const Engine& engine, const Problem& problem, const Task& task, const Destination& out)
       : e_(engine),
         p_(problem),
         t_(task),
-        out_(out),
+        out_(shifted(out, wide_of(engine.dtype), task.m0, task.n0)),
         rows_(task.m1 - task.m0, engine.rows),
-        column_panels_(ceil_div(task.n1 - task.n0, engine.columns)),
-        tile_bytes_(aligned(static_cast<std::size_t>(engine.rows * engine.columns) * size_of(wide_of(engine.dtype)))),
+        columns_(task.n1 - task.n0),
+        column_panels_(ceil_div(columns_, engine.columns)),
         blocks_(task.block1 - task.block0),
-        levels_(blocks_ <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks_ - 1)))) {
-    const std::size_t b_bytes = p_.packed_b ? 0 : aligned(e_.b_bytes) * static_cast<std::size_t>(column_panels_);
-    const std::size_t small_bytes = aligned(sizeof(Smallest) * static_cast<std::size_t>(column_panels_));
-    const std::size_t tiles = static_cast<std::size_t>(rows_.count * column_panels_);
-    std::byte* memory = task_memory(aligned(e_.a_bytes) + b_bytes + small_bytes +
-                                    tile_bytes_ * (1 + tiles * static_cast<std::size_t>(levels_)));
-    a_ = memory;
-    b_ = a_ + aligned(e_.a_bytes);
+        group_(std::min<std::int64_t>(engine.group, blocks_)),
+        size_(static_cast<std::int64_t>(size_of(problem.dtype))),
+        out_row_(out.row * static_cast<std::int64_t>(size_of(out.dtype))),
+        out_column_(out.column * static_cast<std::int64_t>(size_of(out.dtype))),
+        wide_(static_cast<std::int64_t>(size_of(wide_of(engine.dtype)))),
+        a_bytes_(aligned(engine.a_bytes)),
+        b_bytes_(aligned(engine.b_bytes)),
+        tile_bytes_(aligned(static_cast<std::size_t>(engine.rows * engine.columns * wide_))),
+        small_a_(static_cast<std::size_t>(group_)) {
+    const int levels = blocks_ <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks_ - 1)));
+    group_levels_ = std::min(levels, std::countr_zero(static_cast<std::uint64_t>(engine.group)));
+    const auto group = static_cast<std::size_t>(group_), panels = static_cast<std::size_t>(column_panels_);
+    const std::size_t b_bytes = p_.packed_b ? 0 : b_bytes_ * panels * group;
+    const std::size_t small_bytes = aligned(sizeof(Smallest) * panels * group);
+    const std::size_t tiles = static_cast<std::size_t>(rows_.count) * panels;
+    const std::size_t slots =
+        static_cast<std::size_t>(group_levels_) + static_cast<std::size_t>(levels - group_levels_) * tiles;
+    a_ = task_memory(a_bytes_ * group + b_bytes + small_bytes + tile_bytes_ * (1 + slots));
+    b_ = a_ + a_bytes_ * group;
     smallest_ = reinterpret_cast<Smallest*>(b_ + b_bytes);
     tile_ = b_ + b_bytes + small_bytes;
     slots_ = tile_ + tile_bytes_;
   }
 
   void run() {
-    for (std::int64_t block = t_.block0; block < t_.block1; ++block) {
-      const std::int64_t k = block * kBlockTerms, terms = std::min(kBlockTerms, p_.k - k);
-      pack_columns(block, k, terms);
+    for (std::int64_t first = t_.block0; first < t_.block1; first += group_) {
+      const std::int64_t members = std::min(group_, t_.block1 - first);
+      for (std::int64_t g = 0; g < members; ++g) pack_columns(first + g, g);
       for (std::int64_t i = 0; i < rows_.count; ++i) {
         const auto rows = static_cast<int>(rows_.size(i));
-        const Smallest small_a = e_.pack_a(shifted(p_.a, p_.dtype, t_.m0 + rows_.begin(i), k), rows, terms, a_);
+        for (std::int64_t g = 0; g < members; ++g)
+          small_a_[static_cast<std::size_t>(g)] =
+              e_.pack_a(rows_of(i, (first + g) * kBlockTerms), rows, terms_of(first + g), packed_a(g));
         for (std::int64_t j = 0; j < column_panels_; ++j) {
-          prefetch_rows(i, j, k, terms);
-          compute(block, i, j, rows, terms, small_a);
+          prefetch_rows(i, j, first, first + members);
+          for (std::int64_t g = 0; g < members; ++g) compute(first + g, g, i, j, rows);
         }
       }
     }
   }
 
  private:
+  std::int64_t terms_of(std::int64_t block) const { return std::min(kBlockTerms, p_.k - block * kBlockTerms); }
   int columns_of(std::int64_t j) const {
-    return static_cast<int>(std::min<std::int64_t>(e_.columns, t_.n1 - t_.n0 - j * e_.columns));
+    return static_cast<int>(std::min<std::int64_t>(e_.columns, columns_ - j * e_.columns));
   }
-  const std::byte* panel(std::int64_t block, std::int64_t j) const {
-    if (!p_.packed_b) return b_ + static_cast<std::size_t>(j) * aligned(e_.b_bytes);
+  Operand rows_of(std::int64_t i, std::int64_t k) const {
+    return {p_.a.data + ((t_.m0 + rows_.begin(i)) * p_.a.row + k * p_.a.term) * size_, p_.a.row, p_.a.term};
+  }
+  // Member g of a group: its block of the current panel of a, its panels of b and what is known of their values.
+  std::byte* packed_a(std::int64_t g) const { return a_ + static_cast<std::size_t>(g) * a_bytes_; }
+  std::byte* packed_b(std::int64_t g) const { return b_ + static_cast<std::size_t>(g * column_panels_) * b_bytes_; }
+  Smallest* smallest_b(std::int64_t g) const { return smallest_ + g * column_panels_; }
+
+  const std::byte* panel(std::int64_t block, std::int64_t g, std::int64_t j) const {
+    if (!p_.packed_b) return packed_b(g) + static_cast<std::size_t>(j) * b_bytes_;
     const auto at = static_cast<std::size_t>(t_.n0 / e_.columns + j);
     return p_.packed_b->memory->data() + at * p_.packed_b->panel_bytes + static_cast<std::size_t>(block) * e_.b_bytes;
   }
 
-  void pack_columns(std::int64_t block, std::int64_t k, std::int64_t terms) {
-    if (!p_.packed_b)
-      return e_.pack_b(shifted(p_.b, p_.dtype, t_.n0, k), t_.n1 - t_.n0, terms, b_, aligned(e_.b_bytes), smallest_);
+  void pack_columns(std::int64_t block, std::int64_t g) {
+    if (!p_.packed_b) {
+      const Operand b = shifted(p_.b, p_.dtype, t_.n0, block * kBlockTerms);
+      return e_.pack_b(b, columns_, terms_of(block), packed_b(g), b_bytes_, smallest_b(g));
+    }
     for (std::int64_t j = 0; e_.tile_any && j < column_panels_; ++j)
-      smallest_[j] =
+      smallest_b(g)[j] =
           p_.packed_b->smallest[static_cast<std::size_t>((t_.n0 / e_.columns + j) * p_.packed_b->blocks + block)];
   }
 
@@ -113,51 +138,61 @@ class TaskRun {
     for (std::size_t at = 0; tile && at < tile_bytes_; at += 64) __builtin_prefetch(tile + at);
   }
 
-  // While a panel of a is multiplied by the panels of b, brings in its successor's rows, a share at each tile.
-  void prefetch_rows(std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t terms) const {
-    if (p_.a.term != 1 || i + 1 >= rows_.count) return;
+  // While a panel of a is multiplied by the panels of b, brings in its successor's rows, a share at each tile. Rows
+  // that follow one another in memory need no help.
+  void prefetch_rows(std::int64_t i, std::int64_t j, std::int64_t first, std::int64_t end) const {
+    const std::int64_t k = first * kBlockTerms, terms = std::min(end * kBlockTerms, p_.k) - k;
+    if (p_.a.term != 1 || p_.a.row <= terms || i + 1 >= rows_.count) return;
     const std::int64_t rows = rows_.size(i + 1), share = ceil_div(rows, column_panels_);
-    const std::int64_t bytes = terms * static_cast<std::int64_t>(size_of(p_.dtype));
-    const std::byte* row = shifted(p_.a, p_.dtype, t_.m0 + rows_.begin(i + 1) + j * share, k).data;
-    const std::int64_t stride = p_.a.row * static_cast<std::int64_t>(size_of(p_.dtype));
-    for (std::int64_t r = j * share; r < std::min(rows, (j + 1) * share); ++r, row += stride) {
-      for (std::int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
+    const std::byte* row = rows_of(i + 1, k).data + j * share * p_.a.row * size_;
+    for (std::int64_t r = j * share; r < std::min(rows, (j + 1) * share); ++r, row += p_.a.row * size_) {
+      for (std::int64_t at = 0; at < terms * size_; at += 64) __builtin_prefetch(row + at);
     }
   }
 
-  std::byte* slot(int level, std::int64_t i, std::int64_t j) {
-    return slots_ + static_cast<std::size_t>((level * rows_.count + i) * column_panels_ + j) * tile_bytes_;
+  std::byte* slot(int level, std::int64_t i, std::int64_t j) const {
+    std::int64_t at = level;
+    if (level >= group_levels_) at = group_levels_ + ((level - group_levels_) * rows_.count + i) * column_panels_ + j;
+    return slots_ + static_cast<std::size_t>(at) * tile_bytes_;
   }
 
-  void compute(std::int64_t block, std::int64_t i, std::int64_t j, int rows, std::int64_t terms, Smallest small_a) {
+  void compute(std::int64_t block, std::int64_t g, std::int64_t i, std::int64_t j, int rows) {
     const auto before = static_cast<std::uint64_t>(block - t_.block0);  // blocks summed so far: the counter
     const bool last = block + 1 == t_.block1;
     const int level = std::countr_one(before);  // where a carry comes to rest
     std::uint64_t pending = last ? before : before & ((std::uint64_t{1} << level) - 1);
-    const auto tile = e_.tile_any && !normal_products(small_a, smallest_[j]) ? e_.tile_any : e_.tile;
+    const bool any = e_.tile_any && !normal_products(small_a_[static_cast<std::size_t>(g)], smallest_b(g)[j]);
     const std::byte* left = pending ? slot(std::countr_zero(pending), i, j) : nullptr;
     pending &= pending - 1;
     std::byte* const rest_place = last ? tile_ : slot(level, i, j);
     prefetch(left);
     for (std::uint64_t rest = pending; rest != 0; rest &= rest - 1) prefetch(slot(std::countr_zero(rest), i, j));
-    tile(a_, panel(block, j), rows, columns_of(j), terms, left, pending ? tile_ : rest_place);
+    (any ? e_.tile_any : e_.tile)(packed_a(g), panel(block, g, j), rows, columns_of(j), terms_of(block), left,
+                                  pending ? tile_ : rest_place);
     for (; pending != 0; pending &= pending - 1)
       e_.add(slot(std::countr_zero(pending), i, j), tile_, (pending & (pending - 1)) ? tile_ : rest_place,
              rows * e_.columns);
-    if (last)
-      e_.finish(tile_, e_.columns, rows, columns_of(j),
-                shifted(out_, wide_of(e_.dtype), t_.m0 + rows_.begin(i), t_.n0 + j * e_.columns));
+    if (last) finish(i, j, rows);
+  }
+
+  void finish(std::int64_t i, std::int64_t j, int rows) const {
+    const std::int64_t row = rows_.begin(i), column = j * e_.columns;
+    Destination at = out_;
+    at.data += row * out_row_ + column * out_column_;
+    if (at.bias) at.bias += (row * at.bias_row + column * at.bias_column) * wide_;
+    e_.finish(tile_, e_.columns, rows, columns_of(j), at);
   }
 
   const Engine& e_;
   const Problem& p_;
   const Task t_;
-  const Destination& out_;
+  const Destination out_;  // at the task's first element
   const Panels rows_;
-  const std::int64_t column_panels_;
-  const std::size_t tile_bytes_;
-  const std::int64_t blocks_;
-  const int levels_;
+  const std::int64_t columns_, column_panels_, blocks_, group_;
+  const std::int64_t size_, out_row_, out_column_, wide_;  // bytes
+  const std::size_t a_bytes_, b_bytes_, tile_bytes_;
+  int group_levels_;  // slots below it serve whichever tile is at work
+  std::vector<Smallest> small_a_;
   std::byte *a_, *b_, *tile_, *slots_;
   Smallest* smallest_;
 };
@@ -238,24 +273,31 @@ Problem swapped(const Problem& problem) {
 }
 
 Blocking default_blocking(const Engine& e, const Problem& p, int threads) {
-  // b's packed block of a task stays in the second-level cache, the pending sums in the third.
-  constexpr std::int64_t cached_b = 512 << 10, most_row_panels = 40;
-  const std::int64_t most_panels = std::max<std::int64_t>(1, cached_b / static_cast<std::int64_t>(e.b_bytes));
+  // b's packed blocks of a task stay in the second-level cache, the pending sums in the third.
+  constexpr std::int64_t cached_b = 512 << 10, most_row_panels = 128;
+  const std::int64_t panel_bytes = static_cast<std::int64_t>(e.b_bytes) * e.group;
+  const std::int64_t most_panels = std::max<std::int64_t>(1, cached_b / panel_bytes);
   const std::int64_t panels = ceil_div(p.n, e.columns), blocks = ceil_div(p.k, kBlockTerms);
-  const std::int64_t batches = p.batch.elements();
-  std::int64_t parts_n = ceil_div(panels, most_panels), parts_m = ceil_div(p.m, most_row_panels * e.rows);
+  const std::int64_t row_panels = ceil_div(p.m, e.rows), batches = p.batch.elements();
+  std::int64_t parts_n = ceil_div(panels, most_panels), parts_m = ceil_div(row_panels, most_row_panels);
   // Below about 100 us in all, threads cost more than they give.
   const bool small = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 1 << 20;
-  if (threads > 1 && !small && batches * parts_m * parts_n < 4 * threads) {
+  if (threads > 1 && !small && batches * parts_m * parts_n < 8 * threads) {
     if (batches == 1 && blocks >= 4 * threads && p.k >= 8 * std::max(p.m, p.n)) {
       const auto each = static_cast<std::uint64_t>(ceil_div(blocks, 2 * threads));
       return {p.m, p.n, static_cast<std::int64_t>(std::bit_ceil(each))};
     }
+    // As many tasks as threads, or a multiple. Cutting columns packs nothing of b twice, but panels may not divide
+    // evenly; rows do, where there are enough of them to pay for packing b again.
     const std::int64_t want = ceil_div(threads, batches);
-    if (panels >= want)
-      parts_n = std::min(panels, ceil_div(parts_n, want) * want);
-    else
-      parts_m = std::min(ceil_div(p.m, e.rows), ceil_div(parts_m, want) * want);
+    const std::int64_t cut_n = std::min(panels, ceil_div(parts_n, want) * want);
+    const std::int64_t widest = ceil_div(panels, cut_n) * e.columns;
+    const bool uneven = panels < want || 8 * widest * cut_n > 9 * p.n;
+    const bool already = parts_n % want == 0 && !uneven;
+    if (uneven && row_panels >= (panels < want ? 1 : 4 * want))
+      parts_m = std::min(row_panels, ceil_div(parts_m, want) * want);
+    else if (!already)
+      parts_n = cut_n;
   }
   return {ceil_div(p.m, parts_m), ceil_div(panels, parts_n) * e.columns, 0};
 }

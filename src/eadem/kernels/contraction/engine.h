@@ -39,6 +39,7 @@ struct Engine {
   DType dtype = DType::f32;
   int rows = 0, columns = 0;             ///< of a tile at most; a packed panel of b has exactly `columns`
   std::size_t a_bytes = 0, b_bytes = 0;  ///< of the packed block of a panel of a (`rows` high), of b
+  int group = 1;                         ///< blocks of k whose sums meet in the first-level cache: a power of two
   const void* form = nullptr;            ///< the tag of b's packed form
 
   /// Packs `count` rows of a, `terms` (at most 256) of each, starting at the operand's element (0, 0).

@@ -436,6 +436,16 @@ HWY_INLINE V Canonical(D d, V v) {
 template <class W, class Out>
 inline constexpr bool kStoresVectors = std::is_same_v<W, Out> || (std::is_same_v<W, float> && Float16<Out>);
 
+// f32 values in the upper halves of their words, rounded to bf16. The canonical NaN stays itself: its lower half is
+// zero.
+template <class D, class V>
+HWY_INLINE auto RoundedToUpper(D, V v) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  return hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+}
+
 // Stores a vector of canonical values, rounded to Out.
 template <class Out, class D, class V>
 HWY_INLINE void StoreAs(D d, V v, Out* at) {
@@ -443,34 +453,51 @@ HWY_INLINE void StoreAs(D d, V v, Out* at) {
     const hn::Rebind<hwy::float16_t, D> dh;
     hn::StoreU(hn::DemoteTo(dh, v), dh, reinterpret_cast<hwy::float16_t*>(at));
   } else if constexpr (std::is_same_v<Out, bfloat16>) {
-    // The canonical NaN stays itself: its lower half is zero.
-    const hn::RebindToUnsigned<D> du;
     const hn::Rebind<std::uint16_t, D> dh;
-    const auto bits = hn::BitCast(du, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff))));
-    hn::StoreU(hn::TruncateTo(dh, rounded), dh, reinterpret_cast<std::uint16_t*>(at));
+    hn::StoreU(hn::TruncateTo(dh, hn::ShiftRight<16>(RoundedToUpper(d, v))), dh, reinterpret_cast<std::uint16_t*>(at));
   } else {
     hn::StoreU(v, d, at);
   }
+}
+
+// Finishes whole vectors of a row and returns how many elements these were; value(n) gives those from n on.
+template <class Out, class D, class F>
+HWY_INLINE int StoreRow(D d, int columns, Out* out, F value) {
+  constexpr int lanes = static_cast<int>(hn::MaxLanes(D()));
+  int n = 0;
+  if constexpr (std::is_same_v<Out, bfloat16>) {
+    // The upper halves of two vectors are one.
+    const hn::Repartition<std::uint16_t, D> d16;
+    for (; n + 2 * lanes <= columns; n += 2 * lanes) {
+      const auto first = RoundedToUpper(d, value(n)), second = RoundedToUpper(d, value(n + lanes));
+      hn::StoreU(hn::ConcatOdd(d16, hn::BitCast(d16, second), hn::BitCast(d16, first)), d16,
+                 reinterpret_cast<std::uint16_t*>(out + n));
+    }
+  }
+  for (; n + lanes <= columns; n += lanes) StoreAs<Out>(d, value(n), out + n);
+  return n;
 }
 
 template <class Op, class Out>
 void FinishAs(const void* sums, std::int64_t stride, int rows, int columns, const Destination& c) {
   using W = typename Op::Wide;
   const typename Op::D d;
-  constexpr int lanes = kLanes<Op>;
+  const bool vectors = kStoresVectors<W, Out> && c.column == 1;
   for (int i = 0; i < rows; ++i) {
     const W* in = static_cast<const W*>(sums) + i * stride;
     const W* bias = c.bias ? reinterpret_cast<const W*>(c.bias) + i * c.bias_row : nullptr;
     Out* out = reinterpret_cast<Out*>(c.data) + i * c.row;
     int n = 0;
-    if constexpr (kStoresVectors<W, Out>)
-      for (; c.column == 1 && n + lanes <= columns; n += lanes) {
-        auto v = hn::Add(hn::LoadU(d, in + n), hn::Zero(d));  // -0 + +0 = +0
-        if (bias) v = hn::Add(v, c.bias_column == 1 ? hn::LoadU(d, bias + n) : hn::Set(d, *bias));
-        StoreAs<Out>(d, Canonical(d, v), out + n);
-      }
+    if constexpr (kStoresVectors<W, Out>) {
+      const auto sum = [&](int at) HWY_ATTR { return hn::Add(hn::LoadU(d, in + at), hn::Zero(d)); };  // -0 + +0 = +0
+      if (vectors && !bias)
+        n = StoreRow(d, columns, out, [&](int at) HWY_ATTR { return Canonical(d, sum(at)); });
+      else if (vectors)
+        n = StoreRow(d, columns, out, [&](int at) HWY_ATTR {
+          const auto own = c.bias_column == 1 ? hn::LoadU(d, bias + at) : hn::Set(d, *bias);
+          return Canonical(d, hn::Add(sum(at), own));
+        });
+    }
     for (; n < columns; ++n) {
       W v = in[n] + W{0};
       if (bias) v = v + bias[n * c.bias_column];

@@ -287,16 +287,14 @@ Blocking default_blocking(const Engine& e, const Problem& p, int threads) {
       const auto each = static_cast<std::uint64_t>(ceil_div(blocks, 2 * threads));
       return {p.m, p.n, static_cast<std::int64_t>(std::bit_ceil(each))};
     }
-    // As many tasks as threads, or a multiple. Cutting columns packs nothing of b twice, but panels may not divide
-    // evenly; rows do, where there are enough of them to pay for packing b again.
+    // As many tasks as threads, or a multiple. Cutting columns packs a again, cutting rows packs b again; panels of b
+    // may not divide evenly, rows do, where there are enough of them to pay for b.
     const std::int64_t want = ceil_div(threads, batches);
     const std::int64_t cut_n = std::min(panels, ceil_div(parts_n, want) * want);
-    const std::int64_t widest = ceil_div(panels, cut_n) * e.columns;
-    const bool uneven = panels < want || 8 * widest * cut_n > 9 * p.n;
-    const bool already = parts_n % want == 0 && !uneven;
-    if (uneven && row_panels >= (panels < want ? 1 : 4 * want))
+    const bool uneven = panels < want || 8 * cut_n * ceil_div(panels, cut_n) * e.columns > 9 * p.n;
+    if (row_panels >= want && (panels < want || p.m >= 4 * p.n || (uneven && row_panels >= 4 * want)))
       parts_m = std::min(row_panels, ceil_div(parts_m, want) * want);
-    else if (!already)
+    else
       parts_n = cut_n;
   }
   return {ceil_div(p.m, parts_m), ceil_div(panels, parts_n) * e.columns, 0};

@@ -93,7 +93,7 @@ TEST_P(Conformance, AttributesPrintAndParse) {
   for (const Sample& sample : samples_of(primitive)) {
     const AttributeKind& kind = *primitive.attributes;
     const std::string text = kind.print(sample.attributes.get());
-    const auto parsed = kind.parse(text);
+    const auto parsed = kind.parse(text, catalog());
     EXPECT_TRUE(kind.equal(parsed.get(), sample.attributes.get())) << text;
     EXPECT_EQ(kind.hash(parsed.get()), kind.hash(sample.attributes.get()));
   }

@@ -1,6 +1,8 @@
 #include <array>
 
 #include "eadem/array/array.h"
+#include "eadem/array/trace.h"
+#include "eadem/kernels/move/copy.h"
 #include "eadem/numerics/rounding.h"
 #include "eadem/runtime/execute.h"
 
@@ -41,7 +43,14 @@ Arrays run(const Primitive& primitive, std::span<const Array> operands, const vo
   results.reserve(result_types.size());
   if (const View* form = std::get_if<View>(&primitive.run); form && !use_reference) {
     const TensorView none = contiguous_view(nullptr, result_types[0].dtype, result_types[0].shape);
-    results.emplace_back(operands[0].buffer(), form->view({views.span(), {&none, 1}, attributes}));
+    if (const auto window = form->view({views.span(), {&none, 1}, attributes})) {
+      results.emplace_back(operands[0].buffer(), *window);
+      return results;
+    }
+    const Array dense = Array::allocate(operands[0].type());
+    kernels::copy(views[0], dense.view());
+    views[0] = dense.view();
+    results.emplace_back(dense.buffer(), form->view({views.span(), {&none, 1}, attributes}).value());
     return results;
   }
   Slots<TensorView> outputs(result_types.size());
@@ -55,6 +64,16 @@ Arrays run(const Primitive& primitive, std::span<const Array> operands, const vo
   const Launch launch{views.span(), outputs.span(), attributes};
   use_reference ? execute_reference(primitive, launch) : execute(primitive, launch);
   return results;
+}
+
+// The sub-programs' equations run by `apply`, in this thread's mode; only as declared do the operands have the declared
+// types.
+Arrays run_control(const Primitive& primitive, const Control& form, std::span<const Array> operands,
+                   const void* attributes) {
+  Types types;
+  for (const Array& operand : operands) types.push_back(operand.view().type());
+  if (current_mode == Mode::declared) primitive.infer({types, attributes});
+  return form.run(operands, attributes);
 }
 
 // The exact value of a 16- or 32-bit float is a double, and back is one rounding: plain loops, as only referees run it.
@@ -128,6 +147,9 @@ Arrays apply_all(const Primitive& asked, std::span<const Array> operands, const 
   for (const ReplacementScope* scope = replacement; scope; scope = scope->outer_)
     if (found == &scope->replaced_) found = &scope->replacement_;
   const Primitive& primitive = *found;
+  if (Trace* trace = Trace::current()) return trace->record(primitive, operands, attributes);
+  if (const Control* form = std::get_if<Control>(&primitive.run))
+    return run_control(primitive, *form, operands, attributes);
   Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes, in_place)
                                                   : run_as_referee(primitive, operands, attributes);
   if (observer) observer->observe(primitive, results);

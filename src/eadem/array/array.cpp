@@ -10,6 +10,16 @@ Array::Array(BufferRef buffer, const TensorView& view) : buffer_(std::move(buffe
   view_.buffer = buffer_.get();
 }
 
+Array::Array(std::shared_ptr<const TraceMark> trace, std::int32_t id, const TensorType& type)
+    : view_{nullptr, type.dtype, type.shape, contiguous_strides(type.shape)}, trace_(std::move(trace)), id_(id) {}
+
+void Array::refuse_traced() const {
+  if (trace_->open)
+    fail<ValueError>("[array] a value of type {} was read while {} is tracing: it has no elements yet", type(),
+                     trace_->who);
+  fail<ValueError>("[array] a value of type {} is used after {}, which traced it, has ended", type(), trace_->who);
+}
+
 Array Array::allocate(const TensorType& type) {
   const std::int64_t elements = checked_elements("array", type.shape);
   BufferRef buffer = Buffer::allocate(static_cast<std::size_t>(elements) * size_of(type.dtype));

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "eadem/base/buffer.h"
@@ -9,7 +11,16 @@
 
 namespace eadem {
 
-/// An immutable array: a dtype, a shape and a strided window on counted memory. Copies share the memory.
+class Trace;
+/// What remains of a trace in the arrays that it made: who traced, and the trace while it is open.
+struct TraceMark {
+  std::string who;
+  Trace* open = nullptr;
+};
+
+/// An immutable array: a dtype, a shape and a strided window on counted memory. Copies share the memory. Inside a
+/// transform (grad, vmap, compile, ...) an array may instead be traced: a value of the program being recorded, which
+/// has a type but no elements yet; reading them throws ValueError that says who traced it.
 class Array {
  public:
   /// An empty f32 array of shape [0].
@@ -38,9 +49,15 @@ class Array {
   int rank() const { return view_.shape.rank(); }
   std::int64_t elements() const { return view_.elements(); }
   TensorType type() const { return view_.type(); }
-  const TensorView& view() const { return view_; }
+  const TensorView& view() const {
+    if (trace_) [[unlikely]]
+      refuse_traced();
+    return view_;
+  }
   const BufferRef& buffer() const { return buffer_; }
-  bool contiguous() const { return is_contiguous(view_); }
+  bool contiguous() const { return is_contiguous(view()); }
+  /// Whether it is a value of a program being recorded, without elements.
+  bool traced() const { return trace_ != nullptr; }
   /// Extent of an axis, counted from the end when negative.
   std::int64_t extent(std::int64_t axis) const { return shape()[normalize_axis("extent", axis, rank())]; }
 
@@ -52,8 +69,14 @@ class Array {
   T item() const;
 
  private:
+  friend class Trace;
+  Array(std::shared_ptr<const TraceMark> trace, std::int32_t id, const TensorType& type);
+  [[noreturn]] void refuse_traced() const;
+
   BufferRef buffer_;
   TensorView view_;
+  std::shared_ptr<const TraceMark> trace_;
+  std::int32_t id_ = -1;
 };
 
 /// How `apply` runs floating-point primitives on this thread: as declared; all in f64 (the FP64 referee); or `ideal`:
@@ -115,7 +138,8 @@ class ReplacementScope {
   const ReplacementScope* outer_;
 };
 
-/// Runs a primitive on concrete operands; throws what its `infer` throws. With `in_place` (donation) the first result
+/// Runs a primitive on concrete operands, or records it when a transform is tracing on this thread (see trace.h);
+/// throws what its `infer` throws. With `in_place` (donation) the first result
 /// may take the memory of the first operand, when nobody else holds it: for primitives that then write only what
 /// changes.
 Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes, bool in_place = false);

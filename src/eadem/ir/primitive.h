@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -16,15 +18,17 @@ class Array;
 class Vjp;
 class Jvp;
 class Batch;
+struct Equation;
 using Arrays = std::vector<Array>;
 using Types = std::vector<TensorType>;
 
 /// Scratch memory for a kernel, freed when it returns.
 class Context;
 
-/// Moves no bytes: the result is a window on operand 0's memory.
+/// Moves no bytes: the result is a window on operand 0's memory; nothing where its strides allow none, and then the
+/// operand is copied first.
 struct View {
-  TensorView (*view)(const Launch&);
+  std::optional<TensorView> (*view)(const Launch&);
 };
 /// Elementwise: 512 contiguous elements in L1 at a time. Operands have the result's shape (broadcast by stride 0).
 struct Tile {
@@ -37,6 +41,11 @@ struct Row {
 /// Everything else; results are contiguous and operands strided.
 struct Kernel {
   void (*run)(const Launch&, Context&) noexcept;
+};
+
+/// Runs its sub-programs, which are attributes (transforms/).
+struct Control {
+  Arrays (*run)(std::span<const Array> operands, const void* attributes);
 };
 
 /// How a primitive fares when a program is promoted to f64: retype floats; keep (random bits, bitcasts); or, of a
@@ -54,11 +63,15 @@ struct Primitive {
   const AttributeKind* attributes = &kAttributesOf<NoAttributes>;
   Types (*infer)(const Signature&);  ///< result types; the only check of operands and attributes; throws
   void (*reference)(const Launch&);  ///< the meaning, by numerics/; operands of any strides
-  std::variant<View, Tile, Row, Kernel> run;
-  void (*vjp)(Vjp&) = nullptr;
-  void (*jvp)(Jvp&) = nullptr;
-  void (*batch)(Batch&) = nullptr;
+  std::variant<View, Tile, Row, Kernel, Control> run;
+  void (*vjp)(Vjp&) = nullptr;      ///< null: that of decompose, else refused
+  void (*jvp)(Jvp&) = nullptr;      ///< null: two vjps
+  void (*batch)(Batch&) = nullptr;  ///< null: a map over slices
+  /// A composite in simpler primitives.
   Arrays (*decompose)(const Arrays& operands, const void* attributes) = nullptr;
+  /// Of higher-order ones: the results, and in `saved` what the vjp wants kept besides operands and results.
+  Arrays (*run_saving)(const Equation&, std::span<const Array> operands, const std::vector<bool>& active,
+                       Arrays& saved) = nullptr;
   void (*samples)(SampleSink&);                                    ///< domain and edge cases; every suite runs them
   Cost (*cost)(const Signature&, const Types& results) = nullptr;  ///< null: the bytes of operands and results
   Promote promote = Promote::retype;

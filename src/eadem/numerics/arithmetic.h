@@ -160,6 +160,20 @@ struct Multiply : ThroughFloat<Multiply> {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
+/// An operation on the way of a cotangent, its first operand: +0 where that is a zero, whatever the rest, and never -0
+/// (numerics.md section 6).
+template <class Operation>
+struct Gated {
+  template <FloatingElement T>
+  constexpr T operator()(T cotangent, T factor) const {
+    const T result = Operation{}(cotangent, factor);
+    if constexpr (Float16<T>)
+      return widen(cotangent) == 0 || widen(result) == 0 ? T{} : result;
+    else
+      return cotangent == 0 || result == 0 ? T{0} : result;
+  }
+};
+
 /// Integers truncate as C does; x/0 has all bits set and MIN/-1 is MIN.
 struct Divide : ThroughFloat<Divide> {
   using ThroughFloat::operator();
@@ -174,6 +188,9 @@ struct Divide : ThroughFloat<Divide> {
     return static_cast<T>(a / b);
   }
 };
+
+using GatedMultiply = Gated<Multiply>;
+using GatedDivide = Gated<Divide>;
 
 /// a * b + c, rounded once.
 struct Fma {

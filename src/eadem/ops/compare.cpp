@@ -5,24 +5,28 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/elementwise.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 
-constinit const Primitive prim::equal = ops::elementwise<"equal", numerics::Equal, 2>("a == b.", kernels::equal);
+constinit const Primitive prim::equal =
+    ops::discrete(ops::elementwise<"equal", numerics::Equal, 2>("a == b.", kernels::equal));
 constinit const Primitive prim::not_equal =
-    ops::elementwise<"not_equal", numerics::NotEqual, 2>("a != b.", kernels::not_equal);
-constinit const Primitive prim::less = ops::elementwise<"less", numerics::Less, 2>("a < b.", kernels::less);
+    ops::discrete(ops::elementwise<"not_equal", numerics::NotEqual, 2>("a != b.", kernels::not_equal));
+constinit const Primitive prim::less =
+    ops::discrete(ops::elementwise<"less", numerics::Less, 2>("a < b.", kernels::less));
 constinit const Primitive prim::less_equal =
-    ops::elementwise<"less_equal", numerics::LessEqual, 2>("a <= b.", kernels::less_equal);
-constinit const Primitive prim::greater = ops::elementwise<"greater", numerics::Greater, 2>("a > b.", kernels::greater);
+    ops::discrete(ops::elementwise<"less_equal", numerics::LessEqual, 2>("a <= b.", kernels::less_equal));
+constinit const Primitive prim::greater =
+    ops::discrete(ops::elementwise<"greater", numerics::Greater, 2>("a > b.", kernels::greater));
 constinit const Primitive prim::greater_equal =
-    ops::elementwise<"greater_equal", numerics::GreaterEqual, 2>("a >= b.", kernels::greater_equal);
+    ops::discrete(ops::elementwise<"greater_equal", numerics::GreaterEqual, 2>("a >= b.", kernels::greater_equal));
 constinit const Primitive prim::is_nan =
-    ops::elementwise<"is_nan", numerics::IsNan, 1>("Whether x is NaN.", kernels::is_nan);
+    ops::discrete(ops::elementwise<"is_nan", numerics::IsNan, 1>("Whether x is NaN.", kernels::is_nan));
 constinit const Primitive prim::is_inf =
-    ops::elementwise<"is_inf", numerics::IsInf, 1>("Whether x is an infinity.", kernels::is_inf);
-constinit const Primitive prim::is_finite = ops::elementwise<"is_finite", numerics::IsFinite, 1>(
-    "Whether x is neither NaN nor an infinity.", kernels::is_finite);
+    ops::discrete(ops::elementwise<"is_inf", numerics::IsInf, 1>("Whether x is an infinity.", kernels::is_inf));
+constinit const Primitive prim::is_finite = ops::discrete(ops::elementwise<"is_finite", numerics::IsFinite, 1>(
+    "Whether x is neither NaN nor an infinity.", kernels::is_finite));
 
 Array equal(const Array& a, const Array& b) {
   return ops::apply_binary(prim::equal, a, b);

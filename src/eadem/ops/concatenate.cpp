@@ -2,6 +2,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -41,6 +42,28 @@ void for_each_part(const Launch& launch, F&& f) {
   }
 }
 
+void vjp(Vjp& g) {
+  const auto axis = g.as<AxisAttribute>().axis;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < g.operands(); ++i) {
+    const std::int64_t end = begin + g.in(i).extent(axis);
+    if (g.wants(i)) g.add_canonical(i, slice_axis(g.ct(), axis, {begin, end}));
+    begin = end;
+  }
+}
+
+void jvp(Jvp& j) {
+  Arrays tangents;
+  for (std::size_t i = 0; i < j.operands(); ++i) tangents.push_back(j.tangent(i));
+  j.add_canonical(concatenate(tangents, j.as<AxisAttribute>().axis));
+}
+
+void batch(Batch& b) {
+  Arrays operands;
+  for (std::size_t i = 0; i < b.operands(); ++i) operands.push_back(b.with_axis(i));
+  b.set(concatenate(operands, b.as<AxisAttribute>().axis + 1));
+}
+
 }  // namespace
 
 constinit const Primitive prim::concatenate{
@@ -57,6 +80,9 @@ constinit const Primitive prim::concatenate{
           });
         },
     .run = Kernel{[](const Launch& launch, Context&) noexcept { for_each_part(launch, kernels::copy); }},
+    .vjp = vjp,
+    .jvp = jvp,
+    .batch = batch,
     .samples =
         [](SampleSink& sink) {
           sink.add({{DType::f32, {2, 3}, Fill::edges}, {DType::f32, {2, 5}}, {DType::f32, {2, 0}}}, AxisAttribute{1});

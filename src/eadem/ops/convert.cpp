@@ -3,6 +3,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/elementwise.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // convert: between any two dtypes, rounded once.
 
@@ -40,6 +41,14 @@ void samples(SampleSink& sink) {
   sink.add({{DType::f64, {0, 2}}}, ConvertAttribute{DType::i8});
 }
 
+// An integer has no cotangent, and gives none.
+void vjp(Vjp& g) {
+  if (g.wants(0)) g.add(0, convert(g.ct(), g.in().dtype()));
+}
+void jvp(Jvp& j) {
+  if (is_floating(j.out().dtype())) j.add(convert(j.tangent(), j.out().dtype()));
+}
+
 }  // namespace
 
 constinit const Primitive prim::convert{.name = "convert",
@@ -50,6 +59,9 @@ constinit const Primitive prim::convert{.name = "convert",
                                         .run = Tile{[](const Signature& s) {
                                           return kernels::convert(s.operands[0].dtype, s.as<ConvertAttribute>().dtype);
                                         }},
+                                        .vjp = vjp,
+                                        .jvp = jvp,
+                                        .batch = ops::elementwise_batch,
                                         .samples = samples,
                                         .promote = Promote::conversion};
 

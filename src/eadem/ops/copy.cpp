@@ -3,6 +3,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -23,6 +24,9 @@ constinit const Primitive prim::copy{.name = "copy",
                                      .run = Kernel{[](const Launch& launch, Context&) noexcept {
                                        kernels::copy(launch.operands[0], launch.results[0]);
                                      }},
+                                     .vjp = [](Vjp& g) { g.add_canonical(0, g.ct()); },
+                                     .jvp = ops::moved_jvp,
+                                     .batch = ops::elementwise_batch,
                                      .samples =
                                          [](SampleSink& sink) {
                                            sink.add({{DType::f32, {67, 35}, Fill::edges}});
@@ -35,7 +39,7 @@ Array copy(const Array& x) {
   return apply(prim::copy, {x});
 }
 Array contiguous(const Array& x) {
-  return x.contiguous() ? x : copy(x);
+  return x.traced() || x.contiguous() ? x : copy(x);
 }
 
 }  // namespace eadem

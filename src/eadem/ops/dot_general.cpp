@@ -7,6 +7,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 #include "eadem/runtime/context.h"
 
 namespace eadem {
@@ -144,6 +145,69 @@ Cost cost(const Signature& s, const Types& results) {
   return {bytes(lhs) + bytes(rhs) + bytes(result), 2 * terms * static_cast<double>(result.shape.elements())};
 }
 
+// The cotangent of one operand: that of the result, [batch.., lhs free.., rhs free..], contracted with the other
+// operand over the other's free axes, and its axes brought in the operand's order.
+Array operand_cotangent(const Array& ct, const Array& other, const Shape& shape, const Shape& contracting,
+                        const Shape& batch, const Shape& other_contracting, const Shape& other_batch, bool is_lhs,
+                        DType dtype) {
+  const Shape free = free_axes(shape.rank(), contracting, batch);
+  const Shape other_free = free_axes(other.rank(), other_contracting, other_batch);
+  Shape ct_batch, ct_other;
+  for (int i = 0; i < batch.rank(); ++i) ct_batch.push_back(i);
+  for (int i = 0; i < other_free.rank(); ++i) ct_other.push_back(batch.rank() + (is_lhs ? free.rank() : 0) + i);
+  // [batch.., free.., the other's contracted axes in its own order]
+  const Array found = dot_general(ct, other, ct_other, other_free, ct_batch, other_batch, dtype);
+  Shape axes = Shape::filled(shape.rank(), 0);
+  int next = 0;
+  for (const std::int64_t axis : batch) axes[static_cast<int>(axis)] = next++;
+  for (const std::int64_t axis : free) axes[static_cast<int>(axis)] = next++;
+  for (int i = 0; i < contracting.rank(); ++i) {
+    int before = 0;
+    for (const std::int64_t axis : other_contracting) before += axis < other_contracting[i];
+    axes[static_cast<int>(contracting[i])] = next + before;
+  }
+  return transpose(found, axes);
+}
+
+void vjp(Vjp& g) {
+  const auto& d = g.as<DotAttribute>();
+  const Array &lhs = g.in(0), &rhs = g.in(1);
+  if (g.wants(0))
+    g.add_canonical(0, operand_cotangent(g.ct(), rhs, lhs.shape(), d.lhs_contracting, d.lhs_batch, d.rhs_contracting,
+                                         d.rhs_batch, true, lhs.dtype()));
+  if (g.wants(1))
+    g.add_canonical(1, operand_cotangent(g.ct(), lhs, rhs.shape(), d.rhs_contracting, d.rhs_batch, d.lhs_contracting,
+                                         d.lhs_batch, false, rhs.dtype()));
+}
+
+void jvp(Jvp& j) {
+  const auto& d = j.as<DotAttribute>();
+  if (j.has(0)) j.add_canonical(apply(prim::dot_general, {j.tangent(0), j.in(1)}, d));
+  if (j.has(1)) j.add_canonical(apply(prim::dot_general, {j.in(0), j.tangent(1)}, d));
+}
+
+// The batch is one more batch axis, or a free axis of the operand that has it.
+void batch(Batch& b) {
+  DotAttribute d = b.as<DotAttribute>();
+  if (b.batched(0)) {
+    d.lhs_contracting = ops::behind_batch(d.lhs_contracting);
+    d.lhs_batch = ops::behind_batch(d.lhs_batch);
+  }
+  if (b.batched(1)) {
+    d.rhs_contracting = ops::behind_batch(d.rhs_contracting);
+    d.rhs_batch = ops::behind_batch(d.rhs_batch);
+  }
+  if (b.batched(0) && b.batched(1)) {
+    d.lhs_batch.insert(0, 0);
+    d.rhs_batch.insert(0, 0);
+    b.set(apply(prim::dot_general, {b.in(0), b.in(1)}, d));
+    return;
+  }
+  const int lhs_free = b.in(0).rank() - d.lhs_contracting.rank() - d.lhs_batch.rank();
+  const int place = d.lhs_batch.rank() + (b.batched(0) ? 0 : lhs_free);
+  b.set(move_axis(apply(prim::dot_general, {b.in(0), b.in(1)}, d), place, 0));
+}
+
 }  // namespace
 
 constinit const Primitive prim::dot_general{
@@ -166,6 +230,9 @@ constinit const Primitive prim::dot_general{
             kernels::matmul(a, b, c, nullptr, false);
           });
     }},
+    .vjp = vjp,
+    .jvp = jvp,
+    .batch = batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32}) {

@@ -8,6 +8,7 @@ namespace eadem::ops {
 Array as_indices(std::string_view operation, const Array& indices) {
   if (!is_integer(indices.dtype())) fail<TypeError>("[{}] indices must be integers, got {}", operation, indices.type());
   if (indices.dtype() == DType::i64) return contiguous(indices);
+  if (indices.traced()) return convert(indices, DType::i64);
   Array wide = Array::allocate({DType::i64, indices.shape()});
   std::int64_t* next = wide.view().as<std::int64_t>();
   visit(indices.dtype(), [&]<class T>(std::type_identity<T>) {

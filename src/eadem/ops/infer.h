@@ -31,9 +31,10 @@ inline void move_element(DType dtype, const std::byte* from, std::byte* to) {
 }
 
 /// The reference of a View primitive: its window, element by element.
-template <TensorView (*view)(const Launch&)>
+template <auto view>
 void reference_of_view(const Launch& launch) {
-  const TensorView window = view(launch), &result = launch.results[0];
+  const std::optional<TensorView> found = view(launch);
+  const TensorView &window = *found, &result = launch.results[0];
   for_each_index(result.shape, [&](const Shape& index) {
     move_element(result.dtype, element_at(window, index), element_at(result, index));
   });

@@ -1,3 +1,4 @@
+#include "eadem/array/trace.h"
 #include "eadem/base/parallel.h"
 #include "eadem/numerics/rounding.h"
 #include "eadem/ops/catalog.h"
@@ -67,6 +68,14 @@ Array iota(DType dtype, const Shape& shape, std::int64_t axis) {
 }
 Array arange(std::int64_t count, DType dtype) {
   return iota(dtype, {count}, 0);
+}
+
+Array full(const Shape& shape, double value, DType dtype) {
+  return broadcast_to(Array::scalar(value, dtype), shape);
+}
+Array constant(const Array& x) {
+  Trace* trace = Trace::current();
+  return trace ? trace->permitted_capture(x) : x;
 }
 
 }  // namespace eadem

@@ -4,6 +4,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/matrix.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -69,6 +70,41 @@ Cost cost(const Signature& s, const Types& results) {
   return {bytes, 2 * static_cast<double>(y.shape.elements()) * static_cast<double>(s.operands[0].shape.back())};
 }
 
+void vjp(Vjp& g) {
+  const Array &x = g.in(0), &w = g.in(1), &ct = g.ct();
+  Shape rows;
+  for (int axis = 0; axis + 1 < ct.rank(); ++axis) rows.push_back(axis);
+  if (g.wants(0)) g.add_canonical(0, dot_general(ct, w, {-1}, {0}, {}, {}, x.dtype()));
+  if (g.wants(1)) g.add_canonical(1, dot_general(ct, x, rows, rows, {}, {}, w.dtype()));
+  if (g.operands() == 3 && g.wants(2)) {
+    // Summed in the wider of the two dtypes: one rounding when that is the bias's.
+    const DType bias = g.in(2).dtype();
+    g.add(2, convert(sum(convert(ct, promote(ct.dtype(), bias)), rows), bias));
+  }
+}
+
+void jvp(Jvp& j) {
+  const DType result = j.out().dtype();
+  if (j.has(0)) j.add_canonical(linear(j.tangent(0), j.in(1), std::nullopt, result));
+  if (j.has(1)) j.add_canonical(linear(j.in(0), j.tangent(1), std::nullopt, result));
+  if (j.operands() == 3 && j.has(2)) j.add(broadcast_to(convert(j.tangent(2), result), j.out().shape()));
+}
+
+// Rows of x are independent; weights of each slice's own are one contraction with a batch axis.
+void batch(Batch& b) {
+  const bool with_bias = b.operands() == 3;
+  if (!b.batched(1) && !(with_bias && b.batched(2))) {
+    const Array operands[] = {b.in(0), b.in(1), with_bias ? b.in(2) : Array()};
+    b.set(apply(prim::linear, std::span(operands).first(b.operands()), &b.as<LinearAttribute>()));
+  } else if (!with_bias) {
+    const Array x = b.with_axis(0), w = b.in(1);
+    const DType result = b.as<LinearAttribute>().result.value_or(x.dtype());
+    b.set(dot_general(x, w, {-1}, {2}, {0}, {0}, result));
+  } else {
+    b.set_by_slices();
+  }
+}
+
 }  // namespace
 
 constinit const Primitive prim::linear{
@@ -86,6 +122,9 @@ constinit const Primitive prim::linear{
         kernels::matmul(a, b, c, bias, true);
       });
     }},
+    .vjp = vjp,
+    .jvp = jvp,
+    .batch = batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {

@@ -3,6 +3,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -54,6 +55,42 @@ Cost cost(const Signature& s, const Types& results) {
           2 * static_cast<double>(c.shape.elements()) * static_cast<double>(a.shape.back())};
 }
 
+// The cotangent of one operand: that of the result contracted with the other over its free axis and, in one go, over
+// the batch axes along which the operand was repeated.
+void operand_cotangent(Vjp& g, std::size_t operand) {
+  const Array &own = g.in(operand), &ct = g.ct();
+  const Shape batch = batch_of(ct.shape());
+  const int rank = ct.rank(), lead = rank - own.rank();
+  const bool is_lhs = operand == 0;
+  const Array& other = g.in(1 - operand);
+  Shape shape = batch;
+  for (int i = 2; i > 0; --i) shape.push_back(other.shape()[other.rank() - i]);
+  Shape repeated, kept;
+  for (int axis = 0; axis < batch.rank(); ++axis)
+    (axis < lead || own.shape()[axis - lead] != batch[axis] ? repeated : kept).push_back(axis);
+  // dA = dC B^T contracts N; dB = A^T dC contracts M, and keeps A's side first.
+  Shape ct_axes = repeated, other_axes = repeated;
+  ct_axes.push_back(is_lhs ? rank - 1 : rank - 2);
+  other_axes.push_back(is_lhs ? rank - 1 : rank - 2);
+  const Array wide = broadcast_to(other, shape);
+  const Array found = is_lhs ? dot_general(ct, wide, ct_axes, other_axes, kept, kept)
+                             : dot_general(wide, ct, other_axes, ct_axes, kept, kept);
+  g.add_canonical(operand, reshape(found, own.shape()));
+}
+
+// Every operand with the batch and the result's rank, so that axes meet as they did.
+void batch(Batch& b) {
+  const int rank = std::max(b.rank(0), b.rank(1));
+  const auto aligned = [&](std::size_t i) {
+    Shape shape = b.in(i).shape();
+    const int at = b.batched(i) ? 1 : 0;
+    if (b.batched(i))
+      while (shape.rank() <= rank) shape.insert(at, 1);
+    return reshape(b.in(i), shape);
+  };
+  b.set(apply(prim::matmul, {aligned(0), aligned(1)}));
+}
+
 }  // namespace
 
 constinit const Primitive prim::matmul{
@@ -71,6 +108,17 @@ constinit const Primitive prim::matmul{
       kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr,
                       false);
     }},
+    .vjp =
+        [](Vjp& g) {
+          for (const std::size_t i : {0, 1})
+            if (g.wants(i)) operand_cotangent(g, i);
+        },
+    .jvp =
+        [](Jvp& j) {
+          if (j.has(0)) j.add_canonical(apply(prim::matmul, {j.tangent(0), j.in(1)}));
+          if (j.has(1)) j.add_canonical(apply(prim::matmul, {j.in(0), j.tangent(1)}));
+        },
+    .batch = batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64}) {

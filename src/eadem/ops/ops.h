@@ -47,6 +47,8 @@ Array transpose(const Array& x, const Shape& axes);
 Array transpose(const Array& x);
 /// Exchanges two axes.
 Array swap_axes(const Array& x, std::int64_t a, std::int64_t b);
+/// Moves one axis to another place; the others keep their order.
+Array move_axis(const Array& x, std::int64_t from, std::int64_t to);
 /// Repeats along new leading axes and axes of extent one.
 Array broadcast_to(const Array& x, const Shape& shape);
 /// Inserts an axis of extent one.
@@ -82,12 +84,32 @@ Array dynamic_slice(const Array& x, const Array& start, const Shape& size);
 /// x with `update` written at `start` (an integer array [rank]), clamped into x as XLA does.
 Array dynamic_update_slice(const Array& x, const Array& update, const Array& start);
 /// x's slices along `axis` at integer `indices` (any shape); negative ones count from the end. Throws ValueError for
-/// an index out of range.
+/// an index out of range; inside a transform, where the indices are not known yet, it is clamped into the axis.
 Array take(const Array& x, const Array& indices, std::int64_t axis);
 /// 0, 1, 2, ... along `axis` of an array of this type.
 Array iota(DType dtype, const Shape& shape, std::int64_t axis);
 /// The numbers 0 .. count-1.
 Array arange(std::int64_t count, DType dtype = DType::i64);
+/// An array of this type filled with a value, rounded once; zeros, ones; and of another array's type. Broadcast: one
+/// element of memory.
+Array full(const Shape& shape, double value, DType dtype = DType::f32);
+inline Array zeros(const Shape& shape, DType dtype = DType::f32) {
+  return full(shape, 0, dtype);
+}
+inline Array ones(const Shape& shape, DType dtype = DType::f32) {
+  return full(shape, 1, dtype);
+}
+inline Array full_like(const Array& x, double value) {
+  return full(x.shape(), value, x.dtype());
+}
+inline Array zeros_like(const Array& x) {
+  return full_like(x, 0);
+}
+inline Array ones_like(const Array& x) {
+  return full_like(x, 1);
+}
+/// x, which a function given to `compile` may then use although it is large and no argument: its value is fixed.
+Array constant(const Array& x);
 /// Keeps the lower triangle of the last two axes, up to diagonal k; zero elsewhere.
 Array tril(const Array& x, std::int64_t k = 0);
 /// Keeps the upper triangle of the last two axes, from diagonal k; zero elsewhere.

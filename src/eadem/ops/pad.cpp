@@ -2,6 +2,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -80,6 +81,39 @@ void run(const Launch& launch, Context&) noexcept {
   kernels::copy(x, window);
 }
 
+void vjp(Vjp& g) {
+  const auto& a = g.as<PadAttribute>();
+  const Array zero = zeros({}, g.ct().dtype());
+  if (g.wants(0)) {
+    Shape low = a.low, high = a.high;
+    std::vector<Slice> every;
+    for (int i = 0; i < low.rank(); ++i) {
+      low[i] = -low[i];
+      high[i] = -high[i];
+      every.push_back({std::nullopt, std::nullopt, a.interior[i] + 1});
+    }
+    g.add_canonical(0, slice(pad(g.ct(), zero, low, high), every));
+  }
+  if (g.wants(1)) {
+    Shape axes;
+    for (int i = 0; i < a.low.rank(); ++i) axes.push_back(i);
+    const Array is_value =
+        pad(zeros(g.in(0).shape(), DType::boolean), ones({}, DType::boolean), a.low, a.high, a.interior);
+    g.add_canonical(1, sum(where(is_value, g.ct(), zero), axes));
+  }
+}
+
+void jvp(Jvp& j) {
+  j.add_canonical(apply(prim::pad, {j.tangent(0), j.tangent(1)}, j.as<PadAttribute>()));
+}
+
+void batch(Batch& b) {
+  if (b.batched(1)) return b.set_by_slices();
+  PadAttribute a = b.as<PadAttribute>();
+  for (Shape* amounts : {&a.low, &a.high, &a.interior}) amounts->insert(0, 0);
+  b.set(apply(prim::pad, {b.in(0), b.in(1)}, a));
+}
+
 }  // namespace
 
 constinit const Primitive prim::pad{
@@ -89,6 +123,9 @@ constinit const Primitive prim::pad{
     .infer = infer,
     .reference = reference,
     .run = Kernel{run},
+    .vjp = vjp,
+    .jvp = jvp,
+    .batch = batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {3, 4}, Fill::edges}, {DType::f32, {}}}, PadAttribute{{1, 0}, {2, 3}, {0, 2}});
       sink.add({{DType::i32, {7}, Fill::wide}, {DType::i32, {}}}, PadAttribute{{-3}, {-1}, {1}});

@@ -233,9 +233,11 @@ Array quantized_linear(const Array& x, const kernels::PackedQuantized& w, const 
 
 Array quantized_take(const kernels::PackedQuantized& w, const Array& indices, DType dtype) {
   const Array wide = ops::as_indices("quantized_take", indices);
-  for (const std::int64_t index : wide.data<std::int64_t>())
-    if (index < -w.rows || index >= w.rows)
-      fail<ValueError>("[quantized_take] index {} is out of range for {} rows", index, w.rows);
+  if (!wide.traced()) {
+    for (const std::int64_t index : wide.data<std::int64_t>())
+      if (index < -w.rows || index >= w.rows)
+        fail<ValueError>("[quantized_take] index {} is out of range for {} rows", index, w.rows);
+  }
   const Array bytes(w.memory, contiguous_view(w.memory->data(), DType::u8, {static_cast<std::int64_t>(w.bytes())}));
   return apply(prim::quantized_take, {bytes, wide}, attribute_of(w, dtype));
 }

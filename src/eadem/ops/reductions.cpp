@@ -6,6 +6,7 @@
 #include "eadem/numerics/reduction_views.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace ops {
@@ -154,6 +155,20 @@ Shape all_axes(const Array& x) {
   return axes;
 }
 
+// x's reduced value (a cotangent, an extreme) beside each element that it came from.
+Array spread(const Array& reduced, const Shape& axes, const Shape& shape) {
+  Shape kept = shape;
+  for (const std::int64_t axis : axes) kept[static_cast<int>(axis)] = 1;
+  return broadcast_to(reshape(reduced, kept), shape);
+}
+
+template <class Attribute>
+void reduce_batch(Batch& b) {
+  Attribute attribute = b.as<Attribute>();
+  attribute.axes = ops::behind_batch(attribute.axes);
+  b.set(apply(b.primitive(), {b.in()}, attribute));
+}
+
 template <class Attribute>
 Array reduce(const Primitive& primitive, const Array& x, Attribute attribute, bool keepdims) {
   attribute.axes = ops::normalize_axes(primitive.name, attribute.axes, x.rank());
@@ -181,6 +196,9 @@ constinit const Primitive prim::sum{
           });
         },
     .run = Kernel{run<kernels::sum>},
+    .vjp = [](Vjp& g) { g.add_canonical(0, spread(g.ct(), g.as<AxesAttribute>().axes, g.in().shape())); },
+    .jvp = ops::linear_jvp,
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
 constinit const Primitive prim::mean{

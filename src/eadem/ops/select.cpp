@@ -2,6 +2,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/elementwise.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // select: data movement, so bits are kept; of any dtype.
 
@@ -44,6 +45,18 @@ constinit const Primitive prim::select{.name = "select",
                                        .infer = infer,
                                        .reference = reference,
                                        .run = Tile{kernels::select},
+                                       .vjp =
+                                           [](Vjp& g) {
+                                             const Array zero = zeros_like(g.ct());
+                                             if (g.wants(1)) g.add_canonical(1, where(g.in(0), g.ct(), zero));
+                                             if (g.wants(2)) g.add_canonical(2, where(g.in(0), zero, g.ct()));
+                                           },
+                                       .jvp =
+                                           [](Jvp& j) {
+                                             if (!j.has(1) && !j.has(2)) return;
+                                             j.add_canonical(where(j.in(0), j.tangent(1), j.tangent(2)));
+                                           },
+                                       .batch = ops::elementwise_batch,
                                        .samples = samples};
 
 Array where(const Array& predicate, const Array& a, const Array& b) {

@@ -95,9 +95,11 @@ constinit const Primitive prim::take{
 Array take(const Array& x, const Array& indices, std::int64_t axis) {
   const Array wide = ops::as_indices("take", indices);
   const int at = normalize_axis("take", axis, x.rank());
-  for (const std::int64_t index : wide.data<std::int64_t>())
-    if (index < -x.shape()[at] || index >= x.shape()[at])
-      fail<ValueError>("[take] index {} is out of range for axis {} of {}", index, axis, x.type());
+  if (!wide.traced()) {
+    for (const std::int64_t index : wide.data<std::int64_t>())
+      if (index < -x.shape()[at] || index >= x.shape()[at])
+        fail<ValueError>("[take] index {} is out of range for axis {} of {}", index, axis, x.type());
+  }
   return apply(prim::take, {x, wide}, AxisAttribute{at});
 }
 

@@ -4,6 +4,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // Views: reshape, transpose, broadcast, slice, reverse. Each result is a window on operand 0's memory.
 
@@ -63,10 +64,12 @@ void reshape_elements(const Launch& launch) {
     move_element(to.dtype, element_at(from, index), to.data + i++ * size);
   });
 }
-TensorView view_reshape(const Launch& launch) {
+std::optional<TensorView> view_reshape(const Launch& launch) {
   TensorView view = launch.operands[0];
   const Shape& shape = launch.as<ShapeAttribute>().shape;
-  view.strides = *strides_of_reshape(view, shape);  // the public function copies first where there are none
+  const std::optional<Shape> strides = strides_of_reshape(view, shape);
+  if (!strides) return std::nullopt;
+  view.strides = *strides;
   view.shape = shape;
   return view;
 }
@@ -84,7 +87,7 @@ Types infer_transpose(const Signature& s) {
   }
   return {{x.dtype, shape}};
 }
-TensorView view_transpose(const Launch& launch) {
+std::optional<TensorView> view_transpose(const Launch& launch) {
   const TensorView& x = launch.operands[0];
   TensorView view = x;
   const Shape& axes = launch.as<AxesAttribute>().axes;
@@ -107,7 +110,7 @@ Types infer_broadcast(const Signature& s) {
     fail<ShapeError>("[broadcast] {} cannot become {}: each axis, from the last, must be equal or 1", x, shape);
   return {{x.dtype, shape}};
 }
-TensorView view_broadcast(const Launch& launch) {
+std::optional<TensorView> view_broadcast(const Launch& launch) {
   const TensorView& x = launch.operands[0];
   TensorView view = x;
   view.shape = launch.as<ShapeAttribute>().shape;
@@ -145,7 +148,7 @@ Types infer_slice(const Signature& s) {
   }
   return {{x.dtype, a.size}};
 }
-TensorView view_slice(const Launch& launch) {
+std::optional<TensorView> view_slice(const Launch& launch) {
   TensorView view = launch.operands[0];
   const auto& a = launch.as<SliceAttribute>();
   view.shape = a.size;
@@ -163,7 +166,7 @@ Types infer_reverse(const Signature& s) {
   for (const std::int64_t axis : s.as<AxesAttribute>().axes) require_axis("reverse", axis, s.operands[0].shape.rank());
   return {s.operands[0]};
 }
-TensorView view_reverse(const Launch& launch) {
+std::optional<TensorView> view_reverse(const Launch& launch) {
   TensorView view = launch.operands[0];
   for (const std::int64_t axis : launch.as<AxesAttribute>().axes) {
     const int i = static_cast<int>(axis);
@@ -172,6 +175,77 @@ TensorView view_reverse(const Launch& launch) {
     view.strides[i] = -view.strides[i];
   }
   return view;
+}
+
+// Rules. A cotangent goes back to where its element came from; a batch axis stays in front.
+
+Shape with_batch(const Shape& shape, std::int64_t size) {
+  Shape result = shape;
+  result.insert(0, size);
+  return result;
+}
+
+void reshape_vjp(Vjp& g) {
+  g.add_canonical(0, reshape(g.ct(), g.in().shape()));
+}
+void reshape_batch(Batch& b) {
+  b.set(reshape(b.in(), with_batch(b.as<ShapeAttribute>().shape, b.size())));
+}
+
+void transpose_vjp(Vjp& g) {
+  const Shape& axes = g.as<AxesAttribute>().axes;
+  Shape back = axes;
+  for (int i = 0; i < axes.rank(); ++i) back[static_cast<int>(axes[i])] = i;
+  g.add_canonical(0, transpose(g.ct(), back));
+}
+void transpose_batch(Batch& b) {
+  b.set(transpose(b.in(), with_batch(behind_batch(b.as<AxesAttribute>().axes), 0)));
+}
+
+void broadcast_vjp(Vjp& g) {
+  const Shape &from = g.in().shape(), &to = g.out().shape();
+  const int lead = to.rank() - from.rank();
+  Shape axes;
+  for (int axis = 0; axis < to.rank(); ++axis)
+    if (axis < lead || from[axis - lead] != to[axis]) axes.push_back(axis);
+  g.add(0, reshape(axes.empty() ? g.ct() : sum(g.ct(), axes), from));
+}
+void broadcast_batch(Batch& b) {
+  const Shape& to = b.as<ShapeAttribute>().shape;
+  Shape from = b.in().shape();
+  while (from.rank() <= to.rank()) from.insert(1, 1);
+  b.set(broadcast_to(reshape(b.in(), from), with_batch(to, b.size())));
+}
+
+void slice_vjp(Vjp& g) {
+  const auto& a = g.as<SliceAttribute>();
+  const Shape& extents = g.in().shape();
+  Shape low, high, interior, backward;
+  for (int i = 0; i < extents.rank(); ++i) {
+    const std::int64_t size = a.size[i], step = size > 1 ? std::abs(a.step[i]) : 1;
+    const std::int64_t last = a.start[i] + (size - 1) * a.step[i];
+    const std::int64_t first = size == 0 ? extents[i] : std::min(a.start[i], last);
+    if (a.step[i] < 0) backward.push_back(i);
+    low.push_back(first);
+    interior.push_back(step - 1);
+    high.push_back(size == 0 ? 0 : extents[i] - std::max(a.start[i], last) - 1);
+  }
+  const Array ct = backward.empty() ? g.ct() : reverse(g.ct(), backward);
+  g.add_canonical(0, pad(ct, zeros({}, ct.dtype()), low, high, interior));
+}
+void slice_batch(Batch& b) {
+  SliceAttribute a = b.as<SliceAttribute>();
+  a.start.insert(0, 0);
+  a.size.insert(0, b.size());
+  a.step.insert(0, 1);
+  b.set(apply(prim::slice, {b.in()}, a));
+}
+
+void reverse_vjp(Vjp& g) {
+  g.add_canonical(0, reverse(g.ct(), g.as<AxesAttribute>().axes));
+}
+void reverse_batch(Batch& b) {
+  b.set(reverse(b.in(), behind_batch(b.as<AxesAttribute>().axes)));
 }
 
 }  // namespace
@@ -183,6 +257,9 @@ constinit const Primitive prim::reshape{.name = "reshape",
                                         .infer = ops::infer_reshape,
                                         .reference = ops::reshape_elements,
                                         .run = View{ops::view_reshape},
+                                        .vjp = ops::reshape_vjp,
+                                        .jvp = ops::moved_jvp,
+                                        .batch = ops::reshape_batch,
                                         .samples = [](SampleSink& sink) {
                                           sink.add({{DType::f32, {4, 6}}}, ops::ShapeAttribute{{2, 2, 3, 2}});
                                           sink.add({{DType::i8, {3, 1, 5}, Fill::wide}}, ops::ShapeAttribute{{15}});
@@ -196,6 +273,9 @@ constinit const Primitive prim::transpose{
     .infer = ops::infer_transpose,
     .reference = ops::reference_of_view<ops::view_transpose>,
     .run = View{ops::view_transpose},
+    .vjp = ops::transpose_vjp,
+    .jvp = ops::moved_jvp,
+    .batch = ops::transpose_batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {3, 67}, Fill::edges}}, ops::AxesAttribute{{1, 0}});
       sink.add({{DType::u16, {2, 3, 5, 4}, Fill::wide}}, ops::AxesAttribute{{3, 1, 0, 2}});
@@ -208,6 +288,9 @@ constinit const Primitive prim::broadcast{
     .infer = ops::infer_broadcast,
     .reference = ops::reference_of_view<ops::view_broadcast>,
     .run = View{ops::view_broadcast},
+    .vjp = ops::broadcast_vjp,
+    .jvp = ops::moved_jvp,
+    .batch = ops::broadcast_batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {3, 1}, Fill::edges}}, ops::ShapeAttribute{{2, 3, 5}});
       sink.add({{DType::i64, {}, Fill::wide}}, ops::ShapeAttribute{{4}});
@@ -220,6 +303,9 @@ constinit const Primitive prim::slice{
     .infer = ops::infer_slice,
     .reference = ops::reference_of_view<ops::view_slice>,
     .run = View{ops::view_slice},
+    .vjp = ops::slice_vjp,
+    .jvp = ops::moved_jvp,
+    .batch = ops::slice_batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {7, 9}, Fill::edges}}, ops::SliceAttribute{{6, 1}, {3, 4}, {-2, 2}});
       sink.add({{DType::u8, {5}, Fill::wide}}, ops::SliceAttribute{{4}, {1}, {-9}});
@@ -232,6 +318,9 @@ constinit const Primitive prim::reverse{
     .infer = ops::infer_reverse,
     .reference = ops::reference_of_view<ops::view_reverse>,
     .run = View{ops::view_reverse},
+    .vjp = ops::reverse_vjp,
+    .jvp = ops::moved_jvp,
+    .batch = ops::reverse_batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {4, 33}, Fill::edges}}, ops::AxesAttribute{{1}});
       sink.add({{DType::i32, {3, 1, 2}, Fill::wide}}, ops::AxesAttribute{{0, 1, 2}});
@@ -261,7 +350,7 @@ Array reshape(const Array& x, const Shape& wanted) {
   const ops::ShapeAttribute attributes{shape};
   const TensorType type = x.type();
   ops::infer_reshape({{&type, 1}, &attributes});
-  return apply(prim::reshape, {ops::strides_of_reshape(x.view(), shape) ? x : contiguous(x)}, attributes);
+  return apply(prim::reshape, {x}, attributes);
 }
 
 Array transpose(const Array& x, const Shape& axes) {
@@ -278,6 +367,16 @@ Array swap_axes(const Array& x, std::int64_t a, std::int64_t b) {
   Shape axes = Shape::filled(x.rank(), 0);
   std::iota(axes.begin(), axes.end(), 0);
   std::swap(axes[normalize_axis("swap_axes", a, x.rank())], axes[normalize_axis("swap_axes", b, x.rank())]);
+  return transpose(x, axes);
+}
+
+Array move_axis(const Array& x, std::int64_t from, std::int64_t to) {
+  const int source = normalize_axis("move_axis", from, x.rank()), target = normalize_axis("move_axis", to, x.rank());
+  if (source == target) return x;
+  Shape axes;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != source) axes.push_back(i);
+  axes.insert(target, source);
   return transpose(x, axes);
 }
 

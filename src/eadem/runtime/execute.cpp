@@ -1,6 +1,7 @@
 #include "eadem/runtime/execute.h"
 
 #include <array>
+#include <optional>
 
 #include "eadem/kernels/move/copy.h"
 #include "eadem/runtime/context.h"
@@ -27,13 +28,19 @@ Signature signature_of(const Launch& launch, std::array<TensorType, kMaxTileOper
 
 void execute(const Primitive& primitive, const Launch& launch) {
   std::array<TensorType, kMaxTileOperands> types;
-  std::visit(Overloaded{[&](const View& form) { kernels::copy(form.view(launch), launch.results[0]); },
+  std::visit(Overloaded{[&](const View& form) {
+                          if (const std::optional<TensorView> window = form.view(launch))
+                            kernels::copy(*window, launch.results[0]);
+                          else
+                            primitive.reference(launch);
+                        },
                         [&](const Tile& form) { run_tile(form.pick(signature_of(launch, types)), launch); },
                         [&](const Row& form) { run_rows(form.pick(signature_of(launch, types)), launch); },
                         [&](const Kernel& form) {
                           Context context;
                           form.run(launch, context);
-                        }},
+                        },
+                        [&](const Control&) { fail<ValueError>("[{}] runs on arrays only", primitive.name); }},
              primitive.run);
 }
 

@@ -56,6 +56,12 @@ TileFn subtract(const Signature& s) {
 TileFn multiply(const Signature& s) {
   return pick_from(kTable<numerics::Multiply, 2>, s);
 }
+TileFn gated_multiply(const Signature& s) {
+  return pick_from(kTable<numerics::GatedMultiply, 2>, s);
+}
+TileFn gated_divide(const Signature& s) {
+  return pick_from(kTable<numerics::GatedDivide, 2>, s);
+}
 TileFn divide(const Signature& s) {
   return pick_from(kTable<numerics::Divide, 2>, s);
 }

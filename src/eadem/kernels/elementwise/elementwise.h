@@ -17,6 +17,8 @@ TileFn sign(const Signature&);
 TileFn add(const Signature&);
 TileFn subtract(const Signature&);
 TileFn multiply(const Signature&);
+TileFn gated_multiply(const Signature&);
+TileFn gated_divide(const Signature&);
 TileFn divide(const Signature&);
 TileFn fmod(const Signature&);
 TileFn remainder(const Signature&);

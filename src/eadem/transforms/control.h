@@ -1,0 +1,66 @@
+#pragma once
+
+#include "eadem/array/trace.h"
+#include "eadem/ops/catalog.h"
+
+// The attributes of the higher-order primitives: their sub-programs, which are closed, and how operands are given out.
+
+namespace eadem {
+
+/// Operands: constants, initial carries, then slices' sources along their axis 0. The body takes (constants, carries,
+/// one slice of each) and gives (carries, ys); the results are the final carries and the ys of all iterations stacked.
+struct ScanAttribute {
+  ProgramRef body;
+  std::int64_t length = 0, constants = 0, carries = 0;
+  bool reverse = false;  ///< from the last slice to the first
+  static constexpr auto fields() {
+    using S = ScanAttribute;
+    return std::tuple(field("length", &S::length), field("constants", &S::constants), field("carries", &S::carries),
+                      field("reverse", &S::reverse), field("body", &S::body));
+  }
+};
+
+/// Operands: constants of the condition, of the body, then the carries. The condition takes (its constants, carries)
+/// and gives a bool; the body takes (its constants, carries) and gives the carries.
+struct WhileAttribute {
+  ProgramRef condition, body;
+  std::int64_t condition_constants = 0, body_constants = 0;
+  static constexpr auto fields() {
+    using S = WhileAttribute;
+    return std::tuple(field("condition_constants", &S::condition_constants),
+                      field("body_constants", &S::body_constants), field("condition", &S::condition),
+                      field("body", &S::body));
+  }
+};
+
+/// Operands: the i64 index of a branch, clamped, then what every branch takes.
+struct CondAttribute {
+  std::vector<ProgramRef> branches;
+  static constexpr auto fields() { return std::tuple(field("branches", &CondAttribute::branches)); }
+};
+
+/// Branches that take the same: each traced one, with the captures of all as further inputs.
+struct Branches {
+  CondAttribute attributes;
+  Arrays captures;
+};
+Branches with_same_inputs(const std::vector<Traced>& traced);
+
+/// The body stands for its equations; its gradient runs it again instead of keeping its values, but for those that the
+/// policy keeps.
+struct RematAttribute {
+  ProgramRef body;
+  static constexpr auto fields() { return std::tuple(field("body", &RematAttribute::body)); }
+};
+
+/// body: operands to results; forward: operands to results and residuals; backward: residuals and cotangents of the
+/// results to those of the operands.
+struct CustomVjpAttribute {
+  ProgramRef body, forward, backward;
+  static constexpr auto fields() {
+    using S = CustomVjpAttribute;
+    return std::tuple(field("body", &S::body), field("forward", &S::forward), field("backward", &S::backward));
+  }
+};
+
+}  // namespace eadem

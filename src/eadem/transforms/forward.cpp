@@ -1,0 +1,136 @@
+#include "eadem/ops/ops.h"
+#include "eadem/transforms/program_transforms.h"
+
+namespace eadem {
+namespace {
+
+std::size_t at(ValueId id) {
+  return static_cast<std::size_t>(id);
+}
+
+class Forward final : public Jvp {
+ public:
+  Forward(const Program& program, const Equation& equation, std::span<const Array> operands,
+          std::span<const Array> results, const std::vector<std::optional<Array>>& tangents)
+      : Jvp(equation, operands, results),
+        program_(program),
+        tangents_(tangents),
+        accumulators_(equation.results.size()) {}
+
+  bool has(std::size_t i) const override { return tangents_[at(equation_.operands[i])].has_value(); }
+  Array tangent(std::size_t i) override {
+    return has(i) ? *tangents_[at(equation_.operands[i])] : zeros(in(i).shape(), in(i).dtype());
+  }
+  std::optional<Array> result(std::size_t i) const {
+    const TensorType& type = program_.type(equation_.results[i]);
+    if (accumulators_[i].empty() || !is_floating(type.dtype)) return std::nullopt;
+    return accumulators_[i].rounded(type.dtype);
+  }
+
+ private:
+  void contribute(std::size_t i, const Array& contribution, bool canonical) override {
+    if (contribution.shape() != out(i).shape())
+      fail<ShapeError>("[jvp] the rule of {} gives result {} a tangent of type {}, the result is {}",
+                       equation_.primitive->name, i, contribution.type(), out(i).type());
+    accumulators_[i].add(contribution, canonical);
+  }
+
+  const Program& program_;
+  const std::vector<std::optional<Array>>& tangents_;
+  std::vector<Accumulator> accumulators_;
+};
+
+// A reverse rule's contributions are linear in the cotangents, and the transpose of that map is the forward rule: the
+// rule is recorded as a program of the cotangents, and that is reversed with the tangents.
+void forward_by_two_reversals(Jvp& j) {
+  const Primitive& primitive = j.primitive();
+  Types cotangents;
+  std::vector<std::size_t> floating;
+  for (std::size_t i = 0; i < j.results(); ++i) {
+    if (!is_floating(j.out(i).dtype())) continue;
+    floating.push_back(i);
+    cotangents.push_back(j.out(i).type());
+  }
+  if (floating.empty()) return;
+  // A program of one equation, this one, so that `reverse` finds its rule or its decomposition.
+  Program single;
+  Arrays operands;
+  std::vector<bool> active;
+  for (std::size_t i = 0; i < j.operands(); ++i) {
+    single.inputs.push_back(single.add_value(j.in(i).type()));
+    operands.push_back(j.in(i));
+    active.push_back(j.has(i));
+  }
+  Types results;
+  for (std::size_t i = 0; i < j.results(); ++i) results.push_back(j.out(i).type());
+  const std::shared_ptr<const void> attributes =
+      j.attributes() ? primitive.attributes->copy(j.attributes()) : std::shared_ptr<const void>();
+  single.outputs = single.add_equation(primitive, single.inputs, attributes, results);
+  std::vector<std::size_t> reached;
+  const Traced transposed = trace(fmt::format("jvp of {}", primitive.name), cotangents, [&](const Arrays& arguments) {
+    const std::vector<bool> wanted = active_values(single, active);
+    Recording recording = record(single, operands, wanted);
+    std::vector<Accumulator> accumulators(single.types.size());
+    for (std::size_t k = 0; k < floating.size(); ++k)
+      accumulators[at(single.outputs[floating[k]])].add(arguments[k], true);
+    reverse(single, recording, wanted, accumulators);
+    Arrays contributions;
+    for (std::size_t i = 0; i < j.operands(); ++i) {
+      const Accumulator& sum = accumulators[at(single.inputs[i])];
+      if (!j.has(i) || sum.empty()) continue;
+      reached.push_back(i);
+      contributions.push_back(sum.rounded(j.in(i).dtype()));
+    }
+    return contributions;
+  });
+  const Program& program = *transposed.program;
+  Arrays inputs;
+  for (const TensorType& type : cotangents) inputs.push_back(zeros(type.shape, type.dtype));
+  inputs.insert(inputs.end(), transposed.captures.begin(), transposed.captures.end());
+  std::vector<bool> linear(program.inputs.size(), false);
+  std::fill_n(linear.begin(), cotangents.size(), true);
+  const std::vector<bool> wanted = active_values(program, linear);
+  Recording point = record(program, inputs, wanted);
+  std::vector<Accumulator> accumulators(program.types.size());
+  for (std::size_t k = 0; k < reached.size(); ++k)
+    accumulators[at(program.outputs[k])].add(j.tangent(reached[k]), true);
+  reverse(program, point, wanted, accumulators);
+  for (std::size_t k = 0; k < floating.size(); ++k) {
+    const Accumulator& sum = accumulators[at(program.inputs[k])];
+    if (!sum.empty()) j.add_canonical(sum.rounded(cotangents[k].dtype), floating[k]);
+  }
+}
+
+}  // namespace
+
+Tangents forward(const Program& program, std::span<const Array> inputs,
+                 const std::vector<std::optional<Array>>& given) {
+  std::vector<std::optional<Array>> values(program.types.size()), tangents(program.types.size());
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    values[at(program.inputs[i])] = inputs[i];
+    tangents[at(program.inputs[i])] = given[i];
+  }
+  for (const Equation& equation : program.equations) {
+    Arrays operands;
+    bool any = false;
+    for (const ValueId id : equation.operands) {
+      operands.push_back(*values[at(id)]);
+      any = any || tangents[at(id)];
+    }
+    const Scope scope(equation.scope);
+    const Arrays results = apply_all(*equation.primitive, operands, equation.attributes.get());
+    for (std::size_t r = 0; r < results.size(); ++r) values[at(equation.results[r])] = results[r];
+    if (!any) continue;
+    Forward rule(program, equation, operands, results, tangents);
+    equation.primitive->jvp ? equation.primitive->jvp(rule) : forward_by_two_reversals(rule);
+    for (std::size_t r = 0; r < results.size(); ++r) tangents[at(equation.results[r])] = rule.result(r);
+  }
+  Tangents result;
+  for (const ValueId id : program.outputs) {
+    result.outputs.push_back(*values[at(id)]);
+    result.tangents.push_back(tangents[at(id)]);
+  }
+  return result;
+}
+
+}  // namespace eadem

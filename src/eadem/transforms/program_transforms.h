@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "eadem/array/rules.h"
+#include "eadem/array/trace.h"
+
+// The transforms as rewrites of programs: each replays a program's equations through their rules, running them or
+// recording them into the trace that is open.
+
+namespace eadem {
+
+/// Of the values: which depend on an input marked active through equations on floating values.
+std::vector<bool> active_values(const Program& program, const std::vector<bool>& active_inputs);
+
+/// A forward pass that `reverse` can go back over: every value by id, and by equation what its primitive saved.
+struct Recording {
+  std::vector<std::optional<Array>> values;
+  std::vector<Arrays> saved;
+};
+Recording record(const Program& program, std::span<const Array> inputs, const std::vector<bool>& active);
+
+/// Reverses the equations of a program, last to first, letting go of what was recorded of each. `accumulators`, by id,
+/// hold the cotangents of the outputs on entry and those of the inputs on return.
+void reverse(const Program& program, Recording& recording, const std::vector<bool>& active,
+             std::vector<Accumulator>& accumulators);
+
+/// The rule of an equation that stands for its body's equations (remat, an unrolled scan): reverses the body at these
+/// inputs, the first of which are the equation's operands, handing accumulators in and on as they are.
+void reverse_inlined(Vjp& g, const Program& body, std::span<const Array> inputs);
+
+/// Outputs and their tangents; absent ones are structural zeros.
+struct Tangents {
+  Arrays outputs;
+  std::vector<std::optional<Array>> tangents;
+};
+Tangents forward(const Program& program, std::span<const Array> inputs,
+                 const std::vector<std::optional<Array>>& tangents);
+
+/// Outputs over a batch of `size`: batched inputs carry it as axis 0, and so do the outputs that are said to be
+/// batched.
+struct Batched {
+  Arrays outputs;
+  std::vector<bool> batched;
+};
+Batched batch(const Program& program, std::span<const Array> inputs, const std::vector<bool>& batched,
+              std::int64_t size);
+
+}  // namespace eadem

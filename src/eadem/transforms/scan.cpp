@@ -1,0 +1,192 @@
+// scan: a loop with a carry over slices, its body a program. Eager, traced, batched and differentiated, it has the bits
+// of the loop written out.
+
+#include "eadem/transforms/scan.h"
+
+#include "eadem/kernels/move/copy.h"
+#include "eadem/ops/infer.h"
+#include "eadem/ops/ops.h"
+
+namespace eadem {
+namespace {
+
+Types infer(const Signature& s) {
+  const ScanAttribute& scan = s.as<ScanAttribute>();
+  const Program& body = *scan.body;
+  if (scan.length < 0 || scan.constants < 0 || scan.carries < 0 ||
+      static_cast<std::uint64_t>(scan.constants) > body.inputs.size() ||
+      static_cast<std::uint64_t>(scan.carries) > body.inputs.size() - static_cast<std::size_t>(scan.constants) ||
+      static_cast<std::uint64_t>(scan.carries) > body.outputs.size())
+    fail<ValueError>("[scan] {} constants, {} carries and length {} do not fit a body of {} inputs and {} outputs",
+                     scan.constants, scan.carries, scan.length, body.inputs.size(), body.outputs.size());
+  ops::require_operands("scan", s, body.inputs.size());
+  const ScanLayout layout(scan);
+  Types results;
+  for (std::size_t i = 0; i < layout.carries; ++i) {
+    const TensorType &in = body.type(body.inputs[layout.constants + i]), &out = body.type(body.outputs[i]);
+    if (in != out) fail<TypeError>("[scan] carry {} is {} before an iteration and {} after it", i, in, out);
+    results.push_back(out);
+  }
+  for (std::size_t i = 0; i < body.inputs.size(); ++i) {
+    TensorType expected = body.type(body.inputs[i]);
+    if (i >= layout.constants + layout.carries) expected.shape.insert(0, scan.length);
+    if (s.operands[i] != expected)
+      fail<TypeError>("[scan] operand {} must be {} for a body on {}, got {}", i, expected, body.type(body.inputs[i]),
+                      s.operands[i]);
+  }
+  for (std::size_t i = layout.carries; i < body.outputs.size(); ++i) {
+    TensorType type = body.type(body.outputs[i]);
+    type.shape.insert(0, scan.length);
+    checked_elements("scan", type.shape);
+    results.push_back(type);
+  }
+  return results;
+}
+
+Array slice_of(const Array& x, std::int64_t index) {
+  TensorView view = x.view();
+  view.data += index * view.strides[0] * static_cast<std::int64_t>(size_of(view.dtype));
+  view.shape.erase(0);
+  view.strides.erase(0);
+  return Array(x.buffer(), view);
+}
+
+Arrays run(std::span<const Array> operands, const void* attributes) {
+  const ScanAttribute& scan = *static_cast<const ScanAttribute*>(attributes);
+  const Program& body = *scan.body;
+  const ScanLayout layout(scan);
+  const std::size_t first_slice = layout.constants + layout.carries;
+  Arrays inputs(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(first_slice));
+  inputs.resize(operands.size());
+  Arrays ys(layout.ys);
+  for (std::int64_t step = 0; step < scan.length; ++step) {
+    const std::int64_t index = slice_index(scan, step);
+    for (std::size_t i = first_slice; i < operands.size(); ++i) inputs[i] = slice_of(operands[i], index);
+    Arrays outputs = replay(body, inputs);
+    for (std::size_t i = 0; i < layout.carries; ++i) inputs[layout.constants + i] = std::move(outputs[i]);
+    for (std::size_t i = 0; i < layout.ys; ++i) {
+      const Array& y = outputs[layout.carries + i];
+      if (step == 0) {  // the referees' dtypes may differ from the declared ones
+        TensorType type = y.type();
+        type.shape.insert(0, scan.length);
+        ys[i] = Array::allocate(type);
+      }
+      kernels::copy(y.view(), slice_of(ys[i], index).view());
+    }
+  }
+  if (scan.length == 0)
+    for (std::size_t i = 0; i < layout.ys; ++i) {
+      TensorType type = body.type(body.outputs[layout.carries + i]);
+      type.shape.insert(0, 0);
+      ys[i] = Array::allocate(type);
+    }
+  Arrays results(inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants),
+                 inputs.begin() + static_cast<std::ptrdiff_t>(first_slice));
+  results.insert(results.end(), ys.begin(), ys.end());
+  return results;
+}
+
+void reference(const Launch&) {
+  fail<ValueError>("[scan] runs on arrays only");
+}
+
+}  // namespace
+
+constinit const Primitive prim::scan{
+    .name = "scan",
+    .summary = "A loop with a carry over slices along axis 0.",
+    .attributes = &kAttributesOf<ScanAttribute>,
+    .infer = infer,
+    .reference = reference,
+    .run = Control{run},
+    .vjp = scan_vjp,
+    .jvp = scan_jvp,
+    .batch = scan_batch,
+    .run_saving = scan_run_saving,
+    .samples = [](SampleSink&) {},  // tests/transforms/ has them: a sample's attributes would need programs
+    .promote = Promote::keep};
+
+std::vector<bool> active_body_inputs(const ScanAttribute& scan, std::vector<bool> active) {
+  const Program& body = *scan.body;
+  const ScanLayout layout(scan);
+  for (bool grown = true; grown;) {
+    grown = false;
+    const std::vector<bool> values = active_values(body, active);
+    for (std::size_t i = 0; i < layout.carries; ++i)
+      if (values[static_cast<std::size_t>(body.outputs[i])] && !active[layout.constants + i])
+        active[layout.constants + i] = grown = true;
+  }
+  return active;
+}
+
+void scan_batch(Batch& b) {
+  const ScanAttribute& scan = b.as<ScanAttribute>();
+  const Program& body = *scan.body;
+  const ScanLayout layout(scan);
+  const std::size_t first_slice = layout.constants + layout.carries;
+  // Carries become batched in whichever iteration; all are, from the start.
+  std::vector<bool> batched(b.operands());
+  Types types;
+  Arrays operands;
+  for (std::size_t i = 0; i < b.operands(); ++i) {
+    const bool carry = i >= layout.constants && i < first_slice;
+    batched[i] = carry || b.batched(i);
+    TensorType type = body.type(body.inputs[i]);
+    if (batched[i]) type.shape.insert(0, b.size());
+    types.push_back(type);
+    // A batched source of slices has the batch first and the iterations second.
+    operands.push_back(carry ? b.with_axis(i) : b.batched(i) && i >= first_slice ? swap_axes(b.in(i), 0, 1) : b.in(i));
+  }
+  std::vector<bool> ys_batched(layout.ys);
+  const Traced inner = trace("vmap of scan", types, [&](const Arrays& arguments) {
+    Batched outputs = batch(body, arguments, batched, b.size());
+    for (std::size_t i = 0; i < outputs.outputs.size(); ++i) {
+      if (i >= layout.carries) {
+        ys_batched[i - layout.carries] = outputs.batched[i];
+        continue;
+      }
+      if (outputs.batched[i]) continue;
+      Shape shape = outputs.outputs[i].shape();
+      shape.insert(0, b.size());
+      outputs.outputs[i] = broadcast_to(outputs.outputs[i], shape);
+    }
+    return outputs.outputs;
+  });
+  ScanAttribute attributes = scan;
+  attributes.body = inner.program;
+  Arrays results = apply_all(prim::scan, with_captures(attributes, operands, inner.captures), &attributes);
+  for (std::size_t i = 0; i < layout.ys; ++i) {
+    Array& y = results[layout.carries + i];
+    if (ys_batched[i]) {
+      y = swap_axes(y, 0, 1);
+    } else {
+      Shape shape = y.shape();
+      shape.insert(0, b.size());
+      y = broadcast_to(y, shape);
+    }
+  }
+  b.set(std::move(results));
+}
+
+Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures) {
+  if (captures.empty()) return operands;
+  const std::size_t declared = scan.body->inputs.size() - captures.size();
+  const auto constants = static_cast<std::ptrdiff_t>(scan.constants);
+  // Captures come last in the body's inputs and move behind the constants: the body is recorded again in that order.
+  Types types = scan.body->input_types();
+  std::rotate(types.begin() + constants, types.begin() + static_cast<std::ptrdiff_t>(declared), types.end());
+  const Program& body = *scan.body;
+  const Traced moved = trace("scan", types, [&](const Arrays& arguments) {
+    Arrays own = arguments;
+    std::rotate(own.begin() + constants, own.begin() + constants + static_cast<std::ptrdiff_t>(captures.size()),
+                own.end());
+    return replay(body, own);
+  });
+  Arrays all = operands;
+  all.insert(all.begin() + constants, captures.begin(), captures.end());
+  scan.body = moved.program;
+  scan.constants += static_cast<std::int64_t>(captures.size());
+  return all;
+}
+
+}  // namespace eadem

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+
+#include "eadem/array/rules.h"
+#include "eadem/transforms/control.h"
+#include "eadem/transforms/program_transforms.h"
+
+namespace eadem {
+
+/// How a scan's operands and its body's outputs are given out.
+struct ScanLayout {
+  explicit ScanLayout(const ScanAttribute& scan)
+      : constants(static_cast<std::size_t>(scan.constants)),
+        carries(static_cast<std::size_t>(scan.carries)),
+        slices(scan.body->inputs.size() - constants - carries),
+        ys(scan.body->outputs.size() - carries) {}
+  std::size_t constants, carries, slices, ys;
+};
+
+/// Iteration `step` of the scan reads this slice.
+inline std::int64_t slice_index(const ScanAttribute& scan, std::int64_t step) {
+  return scan.reverse ? scan.length - 1 - step : step;
+}
+
+/// Which of the body's inputs are active when these operands are: an iteration may make a carry so.
+std::vector<bool> active_body_inputs(const ScanAttribute& scan, std::vector<bool> active);
+
+/// The operands of a scan whose body was traced and captured arrays from outside: these become constants, in `scan`
+/// too.
+Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures);
+
+// The rules of prim::scan.
+Arrays scan_run_saving(const Equation&, std::span<const Array> operands, const std::vector<bool>& active,
+                       Arrays& saved);
+void scan_vjp(Vjp&);
+void scan_jvp(Jvp&);
+void scan_batch(Batch&);
+
+}  // namespace eadem

@@ -1,0 +1,259 @@
+#include "eadem/transforms/transforms.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "eadem/ops/ops.h"
+#include "eadem/transforms/control.h"
+#include "eadem/transforms/dump.h"
+#include "eadem/transforms/program_transforms.h"
+#include "eadem/transforms/scan.h"
+
+namespace eadem::detail {
+namespace {
+
+std::size_t at(ValueId id) {
+  return static_cast<std::size_t>(id);
+}
+
+Arrays joined(Arrays first, const Arrays& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
+}  // namespace
+
+std::string demangled(const char* name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 && text ? text.get() : name;
+}
+
+struct VjpState {
+  std::string who;
+  Traced traced;
+  Types inputs;
+  std::vector<bool> active;
+  Recording recording;
+  bool used = false;
+};
+
+std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs) {
+  auto state = std::make_shared<VjpState>();
+  state->who = std::move(who);
+  state->inputs = types_of(inputs);
+  bool any = false;
+  for (const Array& input : inputs) any = any || is_floating(input.dtype());
+  if (!any)
+    fail<TypeError>("[{}] there is nothing to differentiate: the argument holds ({}), no floating array", state->who,
+                    print_types(state->inputs));
+  state->traced = trace(state->who, state->inputs, f);
+  dump_program(state->who, *state->traced.program);
+  std::vector<bool> wanted(inputs.size(), true);
+  wanted.resize(state->traced.program->inputs.size(), false);
+  state->active = active_values(*state->traced.program, wanted);
+  state->recording = record(*state->traced.program, joined(inputs, state->traced.captures), state->active);
+  for (const ValueId id : state->traced.program->outputs) outputs.push_back(*state->recording.values[at(id)]);
+  return state;
+}
+
+Arrays finish_vjp(VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
+  const Program& program = *state.traced.program;
+  if (std::exchange(state.used, true))
+    fail<ValueError>("[{}] the function of cotangents was called before: it lets go of the values it goes back over",
+                     state.who);
+  std::vector<Accumulator> sums(program.types.size());
+  if (cotangents.size() != program.outputs.size())
+    fail<ValueError>("[{}] needs {} cotangents, got {}", state.who, program.outputs.size(), cotangents.size());
+  for (std::size_t i = 0; i < cotangents.size(); ++i) {
+    const ValueId id = program.outputs[i];
+    if (!cotangents[i] || !is_floating(program.type(id).dtype)) continue;
+    if (cotangents[i]->type() != program.type(id))
+      fail<TypeError>("[{}] the cotangent of result {} must be {}, got {}", state.who, i, program.type(id),
+                      cotangents[i]->type());
+    if (state.active[at(id)]) sums[at(id)].add(*cotangents[i], false);
+  }
+  reverse(program, state.recording, state.active, sums);
+  Arrays gradients;
+  for (std::size_t i = 0; i < state.inputs.size(); ++i) {
+    const Accumulator& sum = sums[at(program.inputs[i])];
+    const TensorType& type = state.inputs[i];
+    gradients.push_back(sum.empty() ? zeros(type.shape, type.dtype) : sum.rounded(type.dtype));
+  }
+  return gradients;
+}
+
+Arrays grad_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs) {
+  Arrays all = staged(who, inputs, [&](const Arrays& arguments) {
+    Arrays results;
+    const std::shared_ptr<VjpState> state = begin_vjp(who, f, arguments, results);
+    const Array& loss = results[0];
+    if (loss.rank() != 0) fail<ShapeError>("[{}] the function must give a scalar, got {}", who, loss.type());
+    if (!is_floating(loss.dtype()))
+      fail<TypeError>("[{}] the function must give a floating scalar, got {}", who, loss.type());
+    std::vector<std::optional<Array>> cotangents(results.size());
+    cotangents[0] = ones({}, loss.dtype());
+    return joined(finish_vjp(*state, cotangents), results);
+  });
+  const auto split = all.begin() + static_cast<std::ptrdiff_t>(inputs.size());
+  outputs.assign(split, all.end());
+  all.erase(split, all.end());
+  return all;
+}
+
+std::pair<Arrays, Arrays> jvp_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs,
+                                     const Arrays& tangents) {
+  if (tangents.size() != inputs.size())
+    fail<ValueError>("[{}] needs {} tangents, got {}", who, inputs.size(), tangents.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (is_floating(inputs[i].dtype()) && tangents[i].type() != inputs[i].type())
+      fail<TypeError>("[{}] the tangent of argument {} must be {}, got {}", who, i, inputs[i].type(),
+                      tangents[i].type());
+  Arrays all = staged(who, joined(inputs, tangents), [&](const Arrays& arguments) {
+    const std::span<const Array> primals = std::span(arguments).first(inputs.size());
+    const Traced traced = trace(who, types_of(primals), f);
+    dump_program(who, *traced.program);
+    std::vector<std::optional<Array>> given(traced.program->inputs.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (is_floating(inputs[i].dtype())) given[i] = arguments[inputs.size() + i];
+    Tangents result = forward(*traced.program, joined(Arrays(primals.begin(), primals.end()), traced.captures), given);
+    Arrays outputs = result.outputs;
+    for (std::size_t i = 0; i < result.outputs.size(); ++i)
+      outputs.push_back(result.tangents[i] ? *result.tangents[i] : zeros_like(result.outputs[i]));
+    return outputs;
+  });
+  const auto split = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  return {Arrays(all.begin(), split), Arrays(split, all.end())};
+}
+
+Arrays vmap_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs,
+                   const std::vector<std::optional<std::int64_t>>& in_axes, std::int64_t out_axis) {
+  std::optional<std::int64_t> size;
+  Types slices = types_of(inputs);
+  std::vector<bool> batched(inputs.size());
+  std::vector<int> axes(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!in_axes[i]) continue;
+    batched[i] = true;
+    if (inputs[i].rank() == 0)
+      fail<ShapeError>("[{}] argument {} is mapped over axis {} but is {}", who, i, *in_axes[i], inputs[i].type());
+    axes[i] = normalize_axis("vmap", *in_axes[i], inputs[i].rank());
+    const std::int64_t extent = inputs[i].shape()[axes[i]];
+    if (size && *size != extent)
+      fail<ShapeError>("[{}] mapped axes must have one extent: {} before, axis {} of argument {}, {}, has {}", who,
+                       *size, axes[i], i, inputs[i].type(), extent);
+    size = extent;
+    slices[i].shape.erase(axes[i]);
+  }
+  if (!size) fail<ValueError>("[{}] maps over no argument", who);
+  return staged(who, inputs, [&](const Arrays& arguments) {
+    Arrays moved;
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      moved.push_back(batched[i] ? move_axis(arguments[i], axes[i], 0) : arguments[i]);
+    const Traced traced = trace(who, slices, f);
+    dump_program(who, *traced.program);
+    std::vector<bool> flags = batched;
+    flags.resize(traced.program->inputs.size(), false);
+    Batched result = batch(*traced.program, joined(moved, traced.captures), flags, *size);
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+      Array& output = result.outputs[i];
+      if (!result.batched[i]) {
+        Shape shape = output.shape();
+        shape.insert(0, *size);
+        output = broadcast_to(output, shape);
+      }
+      output = move_axis(output, 0, out_axis);
+    }
+    return result.outputs;
+  });
+}
+
+Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carries, const Arrays& slices,
+                   std::int64_t length, bool reverse) {
+  if (length < 0) fail<ValueError>("[{}] the length must not be negative, got {}", who, length);
+  Types types = types_of(carries);
+  for (const Array& slice : slices) {
+    types.push_back(slice.type());
+    types.back().shape.erase(0);
+  }
+  const Traced body = trace(who, types, f);
+  for (std::size_t i = 0; i < carries.size(); ++i) {
+    const TensorType& after = body.program->type(body.program->outputs[i]);
+    if (after != carries[i].type())
+      fail<TypeError>("[{}] carry {} is {} before an iteration and {} after it", who, i, carries[i].type(), after);
+  }
+  ScanAttribute attributes{body.program, length, 0, static_cast<std::int64_t>(carries.size()), reverse};
+  return apply_all(prim::scan, with_captures(attributes, joined(carries, slices), body.captures), &attributes);
+}
+
+Arrays while_arrays(const ArraysFunction& condition, const ArraysFunction& body, const Arrays& carries) {
+  const auto own = static_cast<std::ptrdiff_t>(carries.size());
+  // Captures are constants, which go before the carries.
+  const auto traced = [&](const ArraysFunction& f) {
+    Traced result = trace("while_loop", types_of(carries), f);
+    std::vector<std::size_t> order(result.program->inputs.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::rotate(order.begin(), order.begin() + own, order.end());
+    result.program = std::make_shared<const Program>(with_inputs(*result.program, order));
+    return result;
+  };
+  const Traced test = traced(condition), step = traced(body);
+  const WhileAttribute attributes{test.program, step.program, static_cast<std::int64_t>(test.captures.size()),
+                                  static_cast<std::int64_t>(step.captures.size())};
+  return apply_all(prim::while_loop, joined(joined(test.captures, step.captures), carries), &attributes);
+}
+
+Arrays cond_arrays(const Array& index, const std::vector<ArraysFunction>& branches, const Arrays& operands) {
+  if (index.rank() != 0 || !is_integer(index.dtype()))
+    fail<TypeError>("[cond] the index of a branch must be an integer scalar, got {}", index.type());
+  std::vector<Traced> traced;
+  for (const ArraysFunction& branch : branches) traced.push_back(trace("cond", types_of(operands), branch));
+  const auto [attributes, captures] = with_same_inputs(traced);
+  return apply_all(prim::cond, joined(joined({convert(index, DType::i64)}, operands), captures), &attributes);
+}
+
+Arrays remat_arrays(const ArraysFunction& f, const Arrays& inputs) {
+  const Traced body = trace("remat", types_of(inputs), f);
+  const RematAttribute attributes{body.program};
+  return apply_all(prim::remat, joined(inputs, body.captures), &attributes);
+}
+
+Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward, const ArraysFunction& backward,
+                         const Arrays& inputs) {
+  const Types types = types_of(inputs);
+  const auto closed = [](std::string_view part, const Traced& traced) {
+    if (!traced.captures.empty())
+      fail<ValueError>(
+          "[custom_vjp] the {} captures an array of type {}: pass it as an argument, since what is captured would get "
+          "no gradient",
+          part, traced.captures[0].type());
+    return traced.program;
+  };
+  CustomVjpAttribute attributes;
+  attributes.body = closed("function", trace("custom_vjp", types, f));
+  attributes.forward = closed("forward rule", trace("custom_vjp", types, forward));
+  const Types results = attributes.body->output_types(), kept = attributes.forward->output_types();
+  if (kept.size() < results.size() || !std::equal(results.begin(), results.end(), kept.begin()))
+    fail<TypeError>("[custom_vjp] the forward rule must give the function's result ({}) first, it gives ({})",
+                    print_types(results), print_types(kept));
+  Types given(kept.begin() + static_cast<std::ptrdiff_t>(results.size()), kept.end());
+  given.insert(given.end(), results.begin(), results.end());
+  attributes.backward = closed("backward rule", trace("custom_vjp", given, backward));
+  return apply_all(prim::custom_vjp, inputs, &attributes);
+}
+
+Array counted_from(std::int64_t begin, std::int64_t count) {
+  return arange(count) + Array::scalar(static_cast<double>(begin), DType::i64);
+}
+
+Array index_of_predicate(const Array& predicate) {
+  if (predicate.type() != TensorType{DType::boolean, {}})
+    fail<TypeError>("[cond] the predicate must be bool[], got {}", predicate.type());
+  return convert(predicate, DType::i64);
+}
+
+}  // namespace eadem::detail

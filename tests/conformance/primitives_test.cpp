@@ -99,7 +99,14 @@ TEST_P(Conformance, AttributesPrintAndParse) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalog, Conformance, ::testing::ValuesIn(catalog().begin(), catalog().end()),
+// Higher-order primitives run other primitives; tests/transforms holds them to their laws.
+std::vector<const Primitive*> first_order() {
+  std::vector<const Primitive*> all(catalog().begin(), catalog().end());
+  std::erase_if(all, [](const Primitive* p) { return std::holds_alternative<Control>(p->run); });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalog, Conformance, ::testing::ValuesIn(first_order()),
                          [](const auto& each) { return std::string(each.param->name); });
 
 TEST(Catalog, IsSortedAndDescribed) {

@@ -104,6 +104,14 @@ struct OnHeld<numerics::Fma, R, R, R, R> {
     return hold<R>(numerics::detail::add_to_odd(a * b, c));
   }
 };
+/// The gate comes after the rounding, which may make a zero.
+template <class Operation, Float16 R>
+struct OnHeld<numerics::Gated<Operation>, R, R, R> {
+  constexpr float operator()(float cotangent, float factor) const {
+    const float result = hold<R>(Operation{}(cotangent, factor));
+    return cotangent == 0 || result == 0 ? 0 : result;
+  }
+};
 template <Float16 R, class A>
 struct OnHeld<numerics::Convert<R>, R, A> {
   constexpr float operator()(Held<A> x) const {

@@ -80,29 +80,53 @@ class PanelProduct {
         });
       });
     }
+    VF steps[kAbreast][kRows];
     unrolled<kAbreast>([&](auto a) HWY_ATTR {
       unrolled<kRows>([&](auto r) HWY_ATTR {
-        const VF step = kChains == 2 ? hn::Add(chain[r][a][0], chain[r][a][kChains - 1]) : chain[r][a][0];
-        codes_[r] = ((run + a) & mask) == 0 ? step : hn::Add(codes_[r], step);
+        steps[a][r] = kChains == 2 ? hn::Add(chain[r][a][0], chain[r][a][kChains - 1]) : chain[r][a][0];
       });
-      if (((run + a + 1) & mask) == 0) close_group((run + a) >> task_.w->log_steps);
+    });
+    if (mask == 0) return close_groups(steps, run);
+    unrolled<kAbreast>([&](auto a) HWY_ATTR {
+      unrolled<kRows>([&](auto r) HWY_ATTR {
+        codes_[0][r] = ((run + a) & mask) == 0 ? steps[a][r] : hn::Add(codes_[0][r], steps[a][r]);
+      });
+      if (((run + a + 1) & mask) == 0) close_groups(codes_, (run + a) >> task_.w->log_steps);
     });
   }
 
-  HWY_INLINE HWY_ATTR void close_group(std::int64_t group) {
-    const numerics::QuantizedFormat& format = task_.w->format;
-    const bool half = format.scale_dtype == DType::f16;
+  // Adds t_g of kCount groups from `group` on. They lie in one quad, and only the last may end a block.
+  template <int kCount>
+  HWY_INLINE HWY_ATTR void close_groups(const VF (&codes)[kCount][kRows], std::int64_t group) {
+    if (task_.w->format.scale_dtype == DType::f16)
+      add_groups<true>(codes, group);
+    else
+      add_groups<false>(codes, group);
+    if ((group + kCount) * task_.w->format.group % 256 == 0) close_block();
+  }
+
+  template <bool kHalf, int kCount>
+  HWY_INLINE HWY_ATTR void add_groups(const VF (&codes)[kCount][kRows], std::int64_t group) {
     const std::byte* scales = task_.w->scales(base_, group);
-    const VF s = load_scales(scales, half, vector_);
-    if (format.symmetric) {
-      unrolled<kRows>([&](auto r) HWY_ATTR { sum_[r] = hn::Add(sum_[r], hn::Mul(s, codes_[r])); });
+    const std::size_t next = task_.w->group_scale_bytes;
+    VF sum[kRows];
+    unrolled<kRows>([&](auto r) HWY_ATTR { sum[r] = sum_[r]; });
+    if (task_.w->format.symmetric) {
+      unrolled<kCount>([&](auto i) HWY_ATTR {
+        const VF s = load_scales(scales + i * next, kHalf, vector_);
+        unrolled<kRows>([&](auto r) HWY_ATTR { sum[r] = hn::Add(sum[r], hn::Mul(s, codes[i][r])); });
+      });
     } else {
-      const VF b = hn::MulAdd(centre_, s, load_scales(scales, half, vector_ + kVectors));
-      unrolled<kRows>([&](auto r) HWY_ATTR {
-        sum_[r] = hn::Add(sum_[r], scaled(s, codes_[r], b, hn::Set(DF(), task_.sums[r * task_.sums_stride + group])));
+      const float* sums = task_.sums + group;
+      unrolled<kCount>([&](auto i) HWY_ATTR {
+        const VF s = load_scales(scales + i * next, kHalf, vector_);
+        const VF b = hn::MulAdd(centre_, s, load_scales(scales + i * next, kHalf, vector_ + kVectors));
+        unrolled<kRows>([&](auto r) HWY_ATTR {
+          sum[r] = hn::Add(sum[r], scaled(s, codes[i][r], b, hn::Set(DF(), sums[r * task_.sums_stride + i])));
+        });
       });
     }
-    if ((group + 1) * format.group % 256 == 0) close_block();
+    unrolled<kRows>([&](auto r) HWY_ATTR { sum_[r] = sum[r]; });
   }
 
   HWY_INLINE HWY_ATTR void close_block() {
@@ -116,7 +140,8 @@ class PanelProduct {
   const std::byte* base_;
   const VF centre_;
   const int vector_;
-  VF codes_[kRows], sum_[kRows];
+  VF codes_[1][kRows];  // Q_g so far, where a group has several steps
+  VF sum_[kRows];
   Tree tree_[kRows];
 };
 

@@ -255,7 +255,8 @@ TEST_F(AttentionKernel, PagesAndRaggedBatches) {
   Random random(13);
   for (const DType dtype : kDTypes)
     for (const std::int64_t d : {std::int64_t{5}, std::int64_t{64}}) {
-      for (const std::int64_t queries : {1, 3, 40}) {
+      // Whatever lies in a page beyond the length must not show: NaN, or a number.
+      for (const auto& [queries, beyond] : {std::pair{1, 0xff}, {1, 0x41}, {3, 0xff}, {3, 0x41}, {40, 0xff}}) {
         constexpr std::int64_t kBatch = 3, kHeads = 4, kKvHeads = 2, kPages = 9;
         const std::vector<double> lengths{300, 41, 129};
         Problem p;
@@ -264,9 +265,8 @@ TEST_F(AttentionKernel, PagesAndRaggedBatches) {
         p.y = Tensor(dtype, {kBatch, kHeads, queries, d});
         p.k = Tensor(dtype, numerics::key_page_shape(dtype, kPages, kKvHeads, d));
         p.v = Tensor(dtype, numerics::value_page_shape(dtype, kPages, kKvHeads, d));
-        // Whatever lies in a page beyond the length must not show: NaN.
-        std::fill(p.k.memory.begin(), p.k.memory.end(), std::byte{0xff});
-        std::fill(p.v.memory.begin(), p.v.memory.end(), std::byte{0xff});
+        std::fill(p.k.memory.begin(), p.k.memory.end(), static_cast<std::byte>(beyond));
+        std::fill(p.v.memory.begin(), p.v.memory.end(), static_cast<std::byte>(beyond));
         p.pages = vector_of(DType::i32, {3, 1, 8, 0, -1, 77, 2, 7, -5}, {kBatch, 3});
         p.length = vector_of(DType::i32, lengths);
         const Tensor k = normal(random, dtype, {kBatch, kKvHeads, 300, d});

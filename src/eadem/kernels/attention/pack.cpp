@@ -113,23 +113,27 @@ void pack(const Problem& g, const BlockPlace& place, PackedBlock& block) {
   const std::int64_t hi = std::clamp<std::int64_t>(place.length - place.first_key, lo, kKeys);
   const std::int64_t values = kKeys * round_up(g.columns, g.value_panel);
   block.paired = false;
-  if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && hi == kKeys &&
-      g.key_panel == kKeys && g.columns == g.head_size) {
+  if (std::same_as<T, W> && g.x.pages.data && !numerics::paired_pages(g.x.k) && lo == 0 && g.key_panel == kKeys &&
+      g.columns == g.head_size) {
     const std::int64_t page = page_of(g, place.b, place.first_key);
     if (place.next_page >= 0) prefetch_page<T>(g, place);
+    const PackedBlock room = block;
     block.k = g.x.k.as<W>() + numerics::key_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
     block.v = g.x.v.as<W>() + numerics::value_page_index(false, g.kv_heads, g.head_size, page, place.head, 0, 0);
-  } else {
-    W* const k = static_cast<W*>(block.k);
-    W* const v = static_cast<W*>(block.v);
-    if (lo > 0 || hi < kKeys) std::fill(k, k + g.head_size * kKeys, W{0});
-    if (lo > 0 || hi < kKeys || values > kKeys * g.head_size) std::fill(v, v + values, W{0});
-    if (g.x.pages.data)
-      pack_pages<T>(g, place, lo, hi, k, v);
-    else
-      pack_dense<T>(g, place, lo, hi, k, v);
+    block.finite = all_finite(static_cast<const W*>(block.v), values);
+    // Scores of keys after the sequence's end are replaced, and p = +0 hides what finite values lie there.
+    if (block.finite || hi == kKeys) return;
+    block = room;
   }
-  block.finite = all_finite(static_cast<const W*>(block.v), values);
+  W* const k = static_cast<W*>(block.k);
+  W* const v = static_cast<W*>(block.v);
+  if (lo > 0 || hi < kKeys) std::fill(k, k + g.head_size * kKeys, W{0});
+  if (lo > 0 || hi < kKeys || values > kKeys * g.head_size) std::fill(v, v + values, W{0});
+  if (g.x.pages.data)
+    pack_pages<T>(g, place, lo, hi, k, v);
+  else
+    pack_dense<T>(g, place, lo, hi, k, v);
+  block.finite = all_finite(v, values);
 }
 
 Pack pack_for(DType dtype) {

@@ -4,34 +4,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "eadem/array/rules.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/ops.h"
+#include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
+#include "tests/transforms/bits.h"
 
 namespace eadem {
 namespace {
-
-std::vector<std::byte> bytes_of(const Array& x) {
-  const Array dense = contiguous(x);
-  const std::byte* begin = dense.view().data;
-  return {begin, begin + static_cast<std::size_t>(dense.elements()) * size_of(dense.dtype())};
-}
-
-void expect_same_bits(const Arrays& a, const Arrays& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].type(), b[i].type()) << i;
-    EXPECT_EQ(bytes_of(a[i]), bytes_of(b[i])) << "leaf " << i << " of type " << fmt::format("{}", a[i].type());
-  }
-}
-
-template <class A, class B>
-void expect_same(const A& a, const B& b) {
-  expect_same_bits(leaves(a), leaves(b));
-}
 
 Array random(std::uint64_t seed, const Shape& shape, DType dtype) {
   return normal(random_key(seed), shape, dtype);
@@ -44,11 +25,13 @@ class Laws : public testing::TestWithParam<std::tuple<DType, bool>> {
   DType dtype() const { return std::get<0>(GetParam()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Types, Laws, testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16), testing::Bool()),
-    [](const auto& parameters) {
-      return std::string(name_of(std::get<0>(parameters.param))) + (std::get<1>(parameters.param) ? "_narrow" : "_wide");
-    });
+INSTANTIATE_TEST_SUITE_P(Types, Laws,
+                         testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
+                                          testing::Bool()),
+                         [](const auto& parameters) {
+                           return std::string(name_of(std::get<0>(parameters.param))) +
+                                  (std::get<1>(parameters.param) ? "_narrow" : "_wide");
+                         });
 
 struct Layer {
   Array w, b;
@@ -180,6 +163,23 @@ TEST_P(Laws, RematIsPlain) {
   };
   const auto kept = remat(plain);
   expect_same(value_and_grad(loss(plain))(std::pair(layer, x)), value_and_grad(loss(kept))(std::pair(layer, x)));
+}
+
+TEST_P(Laws, CompiledIsEager) {
+  const Layer layers{random(22, {5, 6, 6}, dtype()), random(23, {5, 6}, dtype())};
+  const Array x = random(24, {3, 6}, dtype());
+  const auto loss = [](const Layer& l, const Array& in) {
+    const auto [h, ys] = scanned(l, in, in);
+    return sum(gelu(h * 1.5 + 2.0) * sigmoid(h), {0, 1}) + sum(ys, {0, 1, 2});
+  };
+  const auto both = [&](const Layer& l, const Array& in) { return value_and_grad(loss)(l, in); };
+  const auto compiled = compile(both);
+  expect_same(compiled(layers, x), both(layers, x));
+  expect_same(compiled(layers, x), both(layers, x));
+  EXPECT_EQ(compiled.programs(), 1u);
+  const Array wider = random(25, {4, 6}, dtype());
+  expect_same(compiled(layers, wider), both(layers, wider));
+  EXPECT_EQ(compiled.programs(), 2u);
 }
 
 TEST_P(Laws, CondIsTheBranchTaken) {

@@ -127,6 +127,9 @@ ModeScope::ModeScope(Mode next) : saved_(std::exchange(current_mode, next)) {}
 ModeScope::~ModeScope() {
   current_mode = saved_;
 }
+bool runs_equation_by_equation() {
+  return current_mode != Mode::declared || use_reference || observer || replacement;
+}
 ReferenceScope::ReferenceScope() : saved_(std::exchange(use_reference, true)) {}
 ReferenceScope::~ReferenceScope() {
   use_reference = saved_;

@@ -123,6 +123,10 @@ class ObserverScope {
   Observer* saved_;
 };
 
+/// Whether equations must run one by one on this thread: an observer watches, a referee's mode, the definitions or a
+/// replacement are in force.
+bool runs_equation_by_equation();
+
 /// Makes `apply` on this thread run another primitive in place of one while it lives: how the auditor's tests plant
 /// faults.
 class ReplacementScope {

@@ -1,5 +1,8 @@
 #include "eadem/ir/program.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "eadem/base/error.h"
 
 namespace eadem {
@@ -124,6 +127,40 @@ Program without_dead_code(const Program& program) {
     if (kept[i]) mark(equation.operands);
   }
   return rebuilt(program, program.inputs, kept);
+}
+
+Program with_common_equations_joined(const Program& program) {
+  Program joined = program;
+  std::vector<ValueId> same(program.types.size());
+  for (std::size_t i = 0; i < same.size(); ++i) same[i] = static_cast<ValueId>(i);
+  const auto rename = [&](std::vector<ValueId>& ids) {
+    for (ValueId& id : ids) id = same[static_cast<std::size_t>(id)];
+  };
+  std::unordered_multimap<std::size_t, const Equation*> known;
+  for (Equation& equation : joined.equations) {
+    rename(equation.operands);
+    const bool higher_order = std::holds_alternative<Control>(equation.primitive->run);
+    if (equation.primitive->effect || higher_order) continue;
+    std::size_t hash = std::hash<const void*>()(equation.primitive);
+    const auto mix = [&](std::size_t value) { hash = hash * 0x9E3779B97F4A7C15u + value; };
+    for (const ValueId id : equation.operands) mix(static_cast<std::size_t>(id));
+    if (equation.attributes) mix(equation.primitive->attributes->hash(equation.attributes.get()));
+    const auto [begin, end] = known.equal_range(hash);
+    const auto twin = std::find_if(begin, end, [&](const auto& entry) {
+      const Equation& other = *entry.second;
+      if (other.primitive != equation.primitive || other.operands != equation.operands) return false;
+      if (!other.attributes || !equation.attributes) return !other.attributes && !equation.attributes;
+      return equation.primitive->attributes->equal(other.attributes.get(), equation.attributes.get());
+    });
+    if (twin == end) {
+      known.emplace(hash, &equation);
+      continue;
+    }
+    for (std::size_t r = 0; r < equation.results.size(); ++r)
+      same[static_cast<std::size_t>(equation.results[r])] = twin->second->results[r];
+  }
+  rename(joined.outputs);
+  return without_dead_code(joined);
 }
 
 Program with_inputs(const Program& program, const std::vector<std::size_t>& order) {

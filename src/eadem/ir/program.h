@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,12 +21,35 @@ struct Equation {
   std::string scope;                       ///< where the user's program made it, as "layers/attend"; may be empty
 };
 
+/// What an executor made of a program, kept with it for the next run; it is no part of the program's value, so a copy
+/// has none.
+class PreparedProgram {
+ public:
+  PreparedProgram() = default;
+  PreparedProgram(const PreparedProgram&) {}
+  PreparedProgram& operator=(const PreparedProgram&) {
+    made_.reset();
+    return *this;
+  }
+  /// What `make` made of the program at the first call.
+  std::shared_ptr<const void> get(const Program& program, std::shared_ptr<const void> (*make)(const Program&)) const {
+    const std::lock_guard lock(mutex_);
+    if (!made_) made_ = make(program);
+    return made_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const void> made_;
+};
+
 /// A closed function on arrays: inputs, equations in the order of execution, outputs. Every value is defined once, as
 /// an input or a result, before its uses; ids count up in the order of definition.
 struct Program {
   std::vector<TensorType> types;  ///< of every value, by id
   std::vector<ValueId> inputs, outputs;
   std::vector<Equation> equations;
+  PreparedProgram prepared;
 
   const TensorType& type(ValueId id) const { return types[static_cast<std::size_t>(id)]; }
   Types input_types() const;
@@ -55,6 +79,9 @@ Program parse_program(std::string_view text, Catalog catalog);
 
 /// The program without the equations that no output needs (effects stay), its values renumbered; inputs stay.
 Program without_dead_code(const Program&);
+
+/// The program with equal equations joined (not those with effects or sub-programs), its values renumbered.
+Program with_common_equations_joined(const Program&);
 
 /// The program with inputs `order[0], order[1], ...` of its own; those left out must be unused.
 Program with_inputs(const Program&, const std::vector<std::size_t>& order);

@@ -4,6 +4,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/control.h"
+#include "eadem/transforms/executable.h"
 #include "eadem/transforms/program_transforms.h"
 
 namespace eadem {
@@ -20,7 +21,7 @@ Types infer_body(std::string_view name, const Signature& s) {
 
 template <class Attribute>
 Arrays run_body(std::span<const Array> operands, const void* attributes) {
-  return replay(*static_cast<const Attribute*>(attributes)->body, operands);
+  return run_program(*static_cast<const Attribute*>(attributes)->body, operands);
 }
 
 Arrays operands_of(const Point& p) {

@@ -3,6 +3,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/control.h"
+#include "eadem/transforms/executable.h"
 #include "eadem/transforms/program_transforms.h"
 
 namespace eadem {
@@ -33,7 +34,7 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
   const std::vector<ProgramRef>& branches = static_cast<const CondAttribute*>(attributes)->branches;
   const auto last = static_cast<std::int64_t>(branches.size()) - 1;
   const std::int64_t index = std::clamp<std::int64_t>(operands[0].item<std::int64_t>(), 0, last);
-  return replay(*branches[static_cast<std::size_t>(index)], operands.subspan(1));
+  return run_program(*branches[static_cast<std::size_t>(index)], operands.subspan(1));
 }
 
 // The branch taken gets the accumulators and runs its own forward pass again; an operand that it does not reach keeps

@@ -6,6 +6,7 @@
 #include "eadem/kernels/move/copy.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/transforms/executable.h"
 
 namespace eadem {
 namespace {
@@ -62,7 +63,7 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
   for (std::int64_t step = 0; step < scan.length; ++step) {
     const std::int64_t index = slice_index(scan, step);
     for (std::size_t i = first_slice; i < operands.size(); ++i) inputs[i] = slice_of(operands[i], index);
-    Arrays outputs = replay(body, inputs);
+    Arrays outputs = run_program(body, inputs);
     for (std::size_t i = 0; i < layout.carries; ++i) inputs[layout.constants + i] = std::move(outputs[i]);
     for (std::size_t i = 0; i < layout.ys; ++i) {
       const Array& y = outputs[layout.carries + i];

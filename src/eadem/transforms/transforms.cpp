@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "eadem/ops/ops.h"
+#include "eadem/transforms/compile.h"
 #include "eadem/transforms/control.h"
 #include "eadem/transforms/dump.h"
 #include "eadem/transforms/program_transforms.h"
@@ -31,6 +32,16 @@ std::string demangled(const char* name) {
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
                                                          &std::free);
   return status == 0 && text ? text.get() : name;
+}
+
+Traced trace_for_compile(std::string who, const Types& inputs, const ArraysFunction& f) {
+  Trace scope(who);
+  scope.refuse_large_captures();
+  Arrays arguments;
+  for (const TensorType& type : inputs) arguments.push_back(scope.input(type));
+  Traced traced = scope.close(f(arguments));
+  dump_program(who, *traced.program);
+  return traced;
 }
 
 struct VjpState {

@@ -4,6 +4,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/control.h"
+#include "eadem/transforms/executable.h"
 #include "eadem/transforms/program_transforms.h"
 
 namespace eadem {
@@ -42,11 +43,11 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
   Arrays carries(body.begin() + loop.body_constants, body.end());
   const auto holds = [&] {
     carry(condition, static_cast<std::size_t>(loop.condition_constants), carries);
-    return replay(*loop.condition, condition)[0].item<bool>();
+    return run_program(*loop.condition, condition)[0].item<bool>();
   };
   while (holds()) {
     carry(body, static_cast<std::size_t>(loop.body_constants), carries);
-    carries = replay(*loop.body, body);
+    carries = run_program(*loop.body, body);
   }
   return carries;
 }

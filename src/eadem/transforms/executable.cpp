@@ -1,0 +1,238 @@
+#include "eadem/transforms/executable.h"
+
+#include <algorithm>
+#include <array>
+
+#include "eadem/runtime/tiles.h"
+
+namespace eadem {
+namespace {
+
+// Results of equations on constants are kept when they are at most this large, or windows on such.
+constexpr std::size_t kFoldedBytes = 1 << 16;
+
+std::size_t at(ValueId id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool is_elementwise(const Equation& equation) {
+  return std::holds_alternative<Tile>(equation.primitive->run) && equation.operands.size() <= 4;
+}
+
+void add_once(std::vector<ValueId>& ids, ValueId id) {
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+}
+
+// Elementwise equations on one shape that wait to be run as a chain.
+struct Group {
+  Shape shape;
+  std::vector<std::size_t> equations;
+  std::vector<ValueId> operands, made;
+
+  bool makes(ValueId id) const { return std::find(made.begin(), made.end(), id) != made.end(); }
+  bool has_room(const Equation& equation) const {
+    std::size_t fresh = 0;
+    for (const ValueId id : equation.operands)
+      fresh += !makes(id) && std::find(operands.begin(), operands.end(), id) == operands.end();
+    return equations.size() < kMaxChainSteps && operands.size() + fresh <= kMaxChainOperands;
+  }
+};
+
+}  // namespace
+
+Executable::Executable(const Program& program) : program_(with_common_equations_joined(program)) {
+  fold_constants();
+  make_steps();
+}
+
+void Executable::fold_constants() {
+  folded_.resize(program_.equations.size(), false);
+  std::vector<std::optional<Array>> known(program_.types.size());
+  for (std::size_t i = 0; i < program_.equations.size(); ++i) {
+    const Equation& equation = program_.equations[i];
+    std::size_t bytes = 0;
+    for (const ValueId id : equation.results)
+      bytes += static_cast<std::size_t>(program_.type(id).shape.elements()) * size_of(program_.type(id).dtype);
+    const bool constant = std::all_of(equation.operands.begin(), equation.operands.end(),
+                                      [&](ValueId id) { return known[at(id)].has_value(); });
+    const bool is_window = std::holds_alternative<View>(equation.primitive->run);
+    if (!constant || equation.primitive->effect || std::holds_alternative<Control>(equation.primitive->run) ||
+        (bytes > kFoldedBytes && !is_window))
+      continue;
+    Arrays operands;
+    for (const ValueId id : equation.operands) operands.push_back(*known[at(id)]);
+    Arrays results = apply_all(*equation.primitive, operands, equation.attributes.get());
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      known[at(equation.results[r])] = results[r];
+      constants_.emplace_back(equation.results[r], std::move(results[r]));
+    }
+    folded_[i] = true;
+  }
+}
+
+void Executable::make_steps() {
+  std::vector<Group> open;
+  const auto close = [&](std::size_t which) {
+    Step step;
+    step.equations = std::move(open[which].equations);
+    step.operands = std::move(open[which].operands);
+    steps_.push_back(std::move(step));
+    open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
+  };
+  for (std::size_t i = 0; i < program_.equations.size(); ++i) {
+    if (folded_[i]) continue;
+    const Equation& equation = program_.equations[i];
+    ++statistics_.equations;
+    if (!is_elementwise(equation)) {
+      // It runs now, after the groups that make its operands and before those still open, which do not.
+      for (std::size_t g = open.size(); g-- > 0;)
+        if (std::any_of(equation.operands.begin(), equation.operands.end(),
+                        [&](ValueId id) { return open[g].makes(id); }))
+          close(g);
+      steps_.push_back({{i}, equation.operands, equation.results, {}});
+      continue;
+    }
+    // Elementwise operands have the result's shape, so only the group of that shape can make them.
+    const Shape& shape = program_.type(equation.results[0]).shape;
+    auto home = std::find_if(open.begin(), open.end(), [&](const Group& group) { return group.shape == shape; });
+    if (home != open.end() && !home->has_room(equation)) {
+      close(static_cast<std::size_t>(home - open.begin()));
+      home = open.end();
+    }
+    if (home == open.end()) home = open.insert(open.end(), {shape, {}, {}, {}});
+    for (const ValueId id : equation.operands)
+      if (!home->makes(id)) add_once(home->operands, id);
+    home->equations.push_back(i);
+    home->made.push_back(equation.results[0]);
+  }
+  while (!open.empty()) close(0);
+
+  // Which values are used outside of the chain that makes them, and where each is used last.
+  std::vector<std::size_t> made_in(program_.types.size(), SIZE_MAX), last_use(program_.types.size(), 0);
+  std::vector<bool> outside(program_.types.size(), false);
+  for (std::size_t s = 0; s < steps_.size(); ++s)
+    for (const std::size_t i : steps_[s].equations)
+      for (const ValueId id : program_.equations[i].results) made_in[at(id)] = s;
+  for (std::size_t s = 0; s < steps_.size(); ++s)
+    for (const ValueId id : steps_[s].operands) {
+      outside[at(id)] = true;
+      last_use[at(id)] = s;
+    }
+  for (const ValueId id : program_.outputs) {
+    outside[at(id)] = true;
+    last_use[at(id)] = SIZE_MAX;
+  }
+  for (std::size_t s = 0; s < steps_.size(); ++s) {
+    Step& step = steps_[s];
+    if (is_elementwise(program_.equations[step.equations[0]])) {
+      step.results.clear();
+      for (const std::size_t i : step.equations)
+        if (outside[at(program_.equations[i].results[0])]) step.results.push_back(program_.equations[i].results[0]);
+      statistics_.chained += step.equations.size();
+      ++statistics_.chains;
+    }
+    for (const ValueId id : step.operands)
+      if (last_use[at(id)] == s) add_once(step.released, id);
+    for (const ValueId id : step.results)
+      if (!outside[at(id)]) add_once(step.released, id);
+  }
+  for (const auto& [id, array] : constants_) last_use[at(id)] = SIZE_MAX;
+  for (Step& step : steps_) std::erase_if(step.released, [&](ValueId id) { return last_use[at(id)] == SIZE_MAX; });
+}
+
+bool Executable::is_read_before(const Step& step, ValueId operand, ValueId result) const {
+  bool made = false;
+  for (const std::size_t i : step.equations) {
+    const Equation& equation = program_.equations[i];
+    if (made && std::find(equation.operands.begin(), equation.operands.end(), operand) != equation.operands.end())
+      return false;
+    made = made || equation.results[0] == result;
+  }
+  return true;
+}
+
+void Executable::run_chain(const Step& step, std::vector<std::optional<Array>>& values) const {
+  std::array<TensorView, kMaxChainOperands> operands;
+  for (std::size_t i = 0; i < step.operands.size(); ++i) operands[i] = values[at(step.operands[i])]->view();
+  // A result may take the memory of an operand that nobody needs any more, in the chain neither.
+  std::vector<ValueId> free = step.released;
+  std::vector<TensorView> results;
+  for (const ValueId id : step.results) {
+    const TensorType& type = program_.type(id);
+    const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
+      const std::optional<Array>& x = values[at(candidate)];
+      return x && x->type() == type && x->contiguous() && x->buffer()->unique() && is_read_before(step, candidate, id);
+    });
+    if (donor != free.end()) {
+      values[at(*donor)]->buffer()->drop_prepared();
+      values[at(id)] = *values[at(*donor)];
+      free.erase(donor);
+    } else {
+      values[at(id)] = Array::allocate(type);
+    }
+    results.push_back(values[at(id)]->view());
+  }
+  std::array<TileStep, kMaxChainSteps> chain;
+  std::array<TensorType, 4> types;
+  std::int8_t next_result = 0;
+  for (std::size_t s = 0; s < step.equations.size(); ++s) {
+    const Equation& equation = program_.equations[step.equations[s]];
+    TileStep& tile = chain[s];
+    tile.value_count = static_cast<std::uint8_t>(equation.operands.size());
+    for (std::size_t i = 0; i < equation.operands.size(); ++i) {
+      const ValueId id = equation.operands[i];
+      types[i] = program_.type(id);
+      const auto outer = std::find(step.operands.begin(), step.operands.end(), id);
+      std::size_t value = static_cast<std::size_t>(outer - step.operands.begin());
+      if (outer == step.operands.end())
+        for (std::size_t k = 0; k < s; ++k)
+          if (program_.equations[step.equations[k]].results[0] == id) value = step.operands.size() + k;
+      tile.values[i] = static_cast<std::uint8_t>(value);
+    }
+    tile.attributes = equation.attributes.get();
+    tile.fn = std::get<Tile>(equation.primitive->run).pick({{types.data(), equation.operands.size()}, tile.attributes});
+    tile.dtype = program_.type(equation.results[0]).dtype;
+    const bool is_result = static_cast<std::size_t>(next_result) < step.results.size() &&
+                           step.results[static_cast<std::size_t>(next_result)] == equation.results[0];
+    tile.result = is_result ? next_result++ : std::int8_t{-1};
+  }
+  run_tiles({chain.data(), step.equations.size()}, {{operands.data(), step.operands.size()}, results, nullptr});
+}
+
+Arrays Executable::run(std::span<const Array> inputs) const {
+  if (inputs.size() != program_.inputs.size())
+    fail<ValueError>("[program] takes {} inputs, got {}", program_.inputs.size(), inputs.size());
+  std::vector<std::optional<Array>> values(program_.types.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].type() != program_.type(program_.inputs[i]))
+      fail<TypeError>("[program] input {} must be {}, got {}", i, program_.type(program_.inputs[i]), inputs[i].type());
+    values[at(program_.inputs[i])] = inputs[i];
+  }
+  for (const auto& [id, array] : constants_) values[at(id)] = array;
+  for (const Step& step : steps_) {
+    const Equation& first = program_.equations[step.equations[0]];
+    if (is_elementwise(first) && !step.results.empty()) {
+      run_chain(step, values);
+    } else {
+      Arrays operands;
+      operands.reserve(first.operands.size());
+      for (const ValueId id : first.operands) operands.push_back(*values[at(id)]);
+      const Scope scope(first.scope);
+      Arrays results = apply_all(*first.primitive, operands, first.attributes.get());
+      for (std::size_t r = 0; r < results.size(); ++r) values[at(first.results[r])] = std::move(results[r]);
+    }
+    for (const ValueId id : step.released) values[at(id)].reset();
+  }
+  Arrays outputs;
+  for (const ValueId id : program_.outputs) outputs.push_back(*values[at(id)]);
+  return outputs;
+}
+
+Arrays run_program(const Program& program, std::span<const Array> inputs) {
+  if (Trace::current() || runs_equation_by_equation()) return replay(program, inputs);
+  const auto executable = std::static_pointer_cast<const Executable>(program.prepared.get(
+      program, [](const Program& p) -> std::shared_ptr<const void> { return std::make_shared<const Executable>(p); }));
+  return executable->run(inputs);
+}
+
+}  // namespace eadem

@@ -177,14 +177,14 @@ template <class T>
 std::span<const T> Array::data() const {
   if (dtype() != kDTypeOf<T>) fail<TypeError>("[data] the array is {}, not {}", type(), kDTypeOf<T>);
   if (!contiguous()) fail<ValueError>("[data] the array {} is strided; take contiguous(x) first", type());
-  return {view_.as<const T>(), static_cast<std::size_t>(elements())};
+  return {view().as<const T>(), static_cast<std::size_t>(elements())};
 }
 
 template <class T>
 T Array::item() const {
   if (elements() != 1) fail<ShapeError>("[item] needs an array of one element, got {}", type());
   if (dtype() != kDTypeOf<T>) fail<TypeError>("[item] the array is {}, not {}", type(), kDTypeOf<T>);
-  return *view_.as<const T>();
+  return *view().as<const T>();
 }
 
 }  // namespace eadem

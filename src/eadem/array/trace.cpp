@@ -11,7 +11,13 @@ thread_local std::string scope_path;
 Trace::Trace(std::string who)
     : mark_(std::make_shared<TraceMark>(TraceMark{std::move(who), this})),
       outer_(std::exchange(innermost, this)),
-      outer_path_(scope_path.size()) {}
+      outer_path_(scope_path.size()),
+      depth_(outer_ ? outer_->depth_ + 1 : 1) {
+  if (depth_ <= kMaxDepth) return;
+  innermost = outer_;
+  fail<ValueError>("[{}] transforms nest deeper than {}: does the function transform itself without end?", mark_->who,
+                   kMaxDepth);
+}
 Trace::~Trace() {
   mark_->open = nullptr;
   innermost = outer_;

@@ -20,7 +20,8 @@ struct Traced {
 /// Records every `apply` of its thread into a program while it is the innermost one open there. Traces nest as scopes.
 class Trace {
  public:
-  /// `who` names the transform and the user's function in errors, as "grad of loss".
+  /// `who` names the transform and the user's function in errors, as "grad of loss". Throws ValueError when more than
+  /// kMaxDepth traces are open, as in a function that transforms itself without end.
   explicit Trace(std::string who);
   ~Trace();
   Trace(const Trace&) = delete;
@@ -43,6 +44,7 @@ class Trace {
   void refuse_large_captures() { refuse_large_captures_ = true; }
   Array permitted_capture(const Array& array);
 
+  static constexpr int kMaxDepth = 64;
   /// Concrete captures of at most this many bytes are written into the program.
   static constexpr std::size_t kLiteralBytes = 64;
 
@@ -54,6 +56,7 @@ class Trace {
   std::shared_ptr<TraceMark> mark_;
   Trace* outer_;
   std::size_t outer_path_;
+  int depth_;
   Program program_;
   Arrays captures_;
   std::vector<ValueId> capture_ids_;

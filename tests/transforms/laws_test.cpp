@@ -20,8 +20,14 @@ Array random(std::uint64_t seed, const Shape& shape, DType dtype) {
 
 class Laws : public testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
-  void SetUp() override { set_narrow_accumulators(std::get<1>(GetParam())); }
-  void TearDown() override { set_narrow_accumulators(false); }
+  void SetUp() override {
+    set_narrow_accumulators(std::get<1>(GetParam()));
+    set_canonical_checked(true);
+  }
+  void TearDown() override {
+    set_narrow_accumulators(false);
+    set_canonical_checked(false);
+  }
   DType dtype() const { return std::get<0>(GetParam()); }
 };
 

@@ -92,6 +92,7 @@ std::string broken_law(const RandomFunction& f, DType dtype) {
 
 TEST(RandomPrograms, ObeyTheLaws) {
   const char* asked = std::getenv("EADEM_RANDOM_PROGRAMS");
+  set_canonical_checked(true);
   const int programs = asked ? std::atoi(asked) : 300;
   for (int i = 0; i < programs; ++i) {
     const DType dtype = std::array{DType::f32, DType::bf16, DType::f64, DType::f16}[static_cast<std::size_t>(i % 4)];
@@ -109,6 +110,7 @@ TEST(RandomPrograms, ObeyTheLaws) {
     break;
   }
   set_narrow_accumulators(false);
+  set_canonical_checked(false);
 }
 
 }  // namespace

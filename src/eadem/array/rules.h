@@ -64,6 +64,10 @@ class Accumulator {
 /// tests of the laws do, since wide ones hide an order that differs.
 DType wide_dtype(DType);
 void set_narrow_accumulators(bool);
+/// Makes a -0 in a contribution that a rule calls canonical an error: for tests, as it costs a look at every element.
+void set_canonical_checked(bool);
+/// What add_canonical does under that check. Throws ValueError.
+void check_canonical(std::string_view primitive, const Array& contribution);
 
 /// Reverse mode, at one equation: cotangents of the results in, contributions to those of the operands out.
 class Vjp : public Point {
@@ -78,7 +82,8 @@ class Vjp : public Point {
   virtual Array ct(std::size_t result = 0) = 0;
   /// Adds to the cotangent of operand i; throws unless it has the operand's type.
   void add(std::size_t operand, const Array& contribution) { contribute(operand, contribution, false); }
-  /// The same for a contribution that never holds -0: rearranged cotangents, contractions, gated products.
+  /// The same for a contribution that never holds -0: rearranged cotangents, gated products, exact sums, contractions
+  /// to f32 and f64. (What is rounded to 16 bits from a wider negative may be -0.)
   void add_canonical(std::size_t operand, const Array& contribution) { contribute(operand, contribution, true); }
   /// What run_saving kept.
   virtual const Arrays& saved() const = 0;

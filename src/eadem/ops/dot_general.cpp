@@ -173,17 +173,19 @@ void vjp(Vjp& g) {
   const auto& d = g.as<DotAttribute>();
   const Array &lhs = g.in(0), &rhs = g.in(1);
   if (g.wants(0))
-    g.add_canonical(0, operand_cotangent(g.ct(), rhs, lhs.shape(), d.lhs_contracting, d.lhs_batch, d.rhs_contracting,
-                                         d.rhs_batch, true, lhs.dtype()));
+    ops::add_contraction(g, 0,
+                         operand_cotangent(g.ct(), rhs, lhs.shape(), d.lhs_contracting, d.lhs_batch, d.rhs_contracting,
+                                           d.rhs_batch, true, lhs.dtype()));
   if (g.wants(1))
-    g.add_canonical(1, operand_cotangent(g.ct(), lhs, rhs.shape(), d.rhs_contracting, d.rhs_batch, d.lhs_contracting,
-                                         d.lhs_batch, false, rhs.dtype()));
+    ops::add_contraction(g, 1,
+                         operand_cotangent(g.ct(), lhs, rhs.shape(), d.rhs_contracting, d.rhs_batch, d.lhs_contracting,
+                                           d.lhs_batch, false, rhs.dtype()));
 }
 
 void jvp(Jvp& j) {
   const auto& d = j.as<DotAttribute>();
-  if (j.has(0)) j.add_canonical(apply(prim::dot_general, {j.tangent(0), j.in(1)}, d));
-  if (j.has(1)) j.add_canonical(apply(prim::dot_general, {j.in(0), j.tangent(1)}, d));
+  if (j.has(0)) ops::add_contraction(j, apply(prim::dot_general, {j.tangent(0), j.in(1)}, d));
+  if (j.has(1)) ops::add_contraction(j, apply(prim::dot_general, {j.in(0), j.tangent(1)}, d));
 }
 
 // The batch is one more batch axis, or a free axis of the operand that has it.

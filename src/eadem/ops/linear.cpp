@@ -74,8 +74,8 @@ void vjp(Vjp& g) {
   const Array &x = g.in(0), &w = g.in(1), &ct = g.ct();
   Shape rows;
   for (int axis = 0; axis + 1 < ct.rank(); ++axis) rows.push_back(axis);
-  if (g.wants(0)) g.add_canonical(0, dot_general(ct, w, {-1}, {0}, {}, {}, x.dtype()));
-  if (g.wants(1)) g.add_canonical(1, dot_general(ct, x, rows, rows, {}, {}, w.dtype()));
+  if (g.wants(0)) ops::add_contraction(g, 0, dot_general(ct, w, {-1}, {0}, {}, {}, x.dtype()));
+  if (g.wants(1)) ops::add_contraction(g, 1, dot_general(ct, x, rows, rows, {}, {}, w.dtype()));
   if (g.operands() == 3 && g.wants(2)) {
     // Summed in the wider of the two dtypes: one rounding when that is the bias's.
     const DType bias = g.in(2).dtype();
@@ -85,8 +85,8 @@ void vjp(Vjp& g) {
 
 void jvp(Jvp& j) {
   const DType result = j.out().dtype();
-  if (j.has(0)) j.add_canonical(linear(j.tangent(0), j.in(1), std::nullopt, result));
-  if (j.has(1)) j.add_canonical(linear(j.in(0), j.tangent(1), std::nullopt, result));
+  if (j.has(0)) ops::add_contraction(j, linear(j.tangent(0), j.in(1), std::nullopt, result));
+  if (j.has(1)) ops::add_contraction(j, linear(j.in(0), j.tangent(1), std::nullopt, result));
   if (j.operands() == 3 && j.has(2)) j.add(broadcast_to(convert(j.tangent(2), result), j.out().shape()));
 }
 

@@ -75,7 +75,7 @@ void operand_cotangent(Vjp& g, std::size_t operand) {
   const Array wide = broadcast_to(other, shape);
   const Array found = is_lhs ? dot_general(ct, wide, ct_axes, other_axes, kept, kept)
                              : dot_general(wide, ct, other_axes, ct_axes, kept, kept);
-  g.add_canonical(operand, reshape(found, own.shape()));
+  ops::add_contraction(g, operand, reshape(found, own.shape()));
 }
 
 // Every operand with the batch and the result's rank, so that axes meet as they did.
@@ -115,8 +115,8 @@ constinit const Primitive prim::matmul{
         },
     .jvp =
         [](Jvp& j) {
-          if (j.has(0)) j.add_canonical(apply(prim::matmul, {j.tangent(0), j.in(1)}));
-          if (j.has(1)) j.add_canonical(apply(prim::matmul, {j.in(0), j.tangent(1)}));
+          if (j.has(0)) ops::add_contraction(j, apply(prim::matmul, {j.tangent(0), j.in(1)}));
+          if (j.has(1)) ops::add_contraction(j, apply(prim::matmul, {j.in(0), j.tangent(1)}));
         },
     .batch = batch,
     .samples =

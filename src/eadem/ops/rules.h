@@ -68,6 +68,14 @@ consteval Primitive discrete(Primitive primitive) {
 void linear_jvp(Jvp&);
 /// The same where it only moves elements, so that it makes no -0.
 void moved_jvp(Jvp&);
+/// Adds a contraction, which is never -0 in f32 and f64, but may be where it is rounded to 16 bits.
+inline void add_contraction(Vjp& g, std::size_t operand, const Array& x) {
+  is_16_bit_float(x.dtype()) ? g.add(operand, x) : g.add_canonical(operand, x);
+}
+inline void add_contraction(Jvp& j, const Array& x) {
+  is_16_bit_float(x.dtype()) ? j.add(x) : j.add_canonical(x);
+}
+
 /// Axes of an operand as they are with a batch axis before them.
 Shape behind_batch(const Shape& axes);
 

@@ -1,12 +1,14 @@
 #include <atomic>
+#include <cmath>
 
 #include "eadem/array/rules.h"
+#include "eadem/numerics/rounding.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem {
 namespace {
 
-std::atomic<bool> narrow_accumulators = false;
+std::atomic<bool> narrow_accumulators = false, canonical_checked = false;
 
 // +0 where x is -0.
 Array without_negative_zero(const Array& x) {
@@ -20,6 +22,20 @@ DType wide_dtype(DType dtype) {
 }
 void set_narrow_accumulators(bool narrow) {
   narrow_accumulators = narrow;
+}
+
+void set_canonical_checked(bool checked) {
+  canonical_checked = checked;
+}
+void check_canonical(std::string_view primitive, const Array& contribution) {
+  if (!canonical_checked || contribution.traced()) return;
+  const Array dense = contiguous(contribution);
+  visit_floating(dense.dtype(), [&]<class T>(std::type_identity<T>) {
+    for (const T x : dense.data<T>())
+      if (numerics::to_double(x) == 0 && std::signbit(numerics::to_double(x)))
+        fail<ValueError>("[grad] the rule of {} calls a contribution canonical that holds -0, {}", primitive,
+                         contribution.type());
+  });
 }
 
 Accumulator Accumulator::from_wide(const Array& sum) {

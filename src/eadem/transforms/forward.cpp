@@ -32,6 +32,7 @@ class Forward final : public Jvp {
     if (contribution.shape() != out(i).shape())
       fail<ShapeError>("[jvp] the rule of {} gives result {} a tangent of type {}, the result is {}",
                        equation_.primitive->name, i, contribution.type(), out(i).type());
+    if (canonical) check_canonical(equation_.primitive->name, contribution);
     accumulators_[i].add(contribution, canonical);
   }
 

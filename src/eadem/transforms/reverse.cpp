@@ -45,6 +45,7 @@ class Reversal final : public Vjp {
     if (contribution.shape() != program_.type(id).shape)
       fail<ShapeError>("[grad] the rule of {} gives operand {} a cotangent of type {}, the operand is {}",
                        equation_.primitive->name, i, contribution.type(), in(i).type());
+    if (canonical) check_canonical(equation_.primitive->name, contribution);
     accumulators_[at(id)].add(contribution, canonical);
   }
 

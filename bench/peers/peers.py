@@ -59,7 +59,11 @@ class Table:
     def measure(self, name, dtype, peer_name, eadem, peer, unit="s", amount=None, budget=0.15):
         """Runs both by turns; amount turns seconds into a rate."""
         eadem(budget), best_of(peer, budget / 3)  # warm both up
-        pairs = [(eadem(budget), best_of(peer, budget)) for _ in range(ROUNDS)]
+        return self.add(name, dtype, peer_name, [(eadem(budget), best_of(peer, budget)) for _ in range(ROUNDS)], unit,
+                        amount)
+
+    def add(self, name, dtype, peer_name, pairs, unit, amount=None):
+        """A row of (Eadem's, the peer's) seconds a round."""
         ratios = sorted(theirs / ours for ours, theirs in pairs)
         ours, theirs = min(p[0] for p in pairs), min(p[1] for p in pairs)
         value = (lambda s: s) if amount is None else (lambda s: amount / s)
@@ -192,6 +196,66 @@ def dispatch(eadem, table):
         table.rows[-1][key] *= 1e6
 
 
+def transforms(eadem, table):
+    import torch
+    import torch.nn.functional as F
+    torch.set_num_threads(table.threads)
+    size = 4096
+
+    def milliseconds():
+        for key in ("eadem", "peer"):
+            table.rows[-1][key] *= 1e3
+
+    def expression(x):
+        return F.gelu(1.5 * x + 2) * torch.sigmoid(x)
+
+    for dtype in ("f32", "bf16"):
+        x = uniform(torch, dtype, size, size)
+        compiled = torch.compile(expression)
+        compiled(x)
+        for peer, work in (("torch.compile", lambda: compiled(x)), ("torch", lambda: expression(x))):
+            table.measure("gelu(1.5x+2) sigmoid(x) 4096^2", dtype, peer,
+                          lambda budget: eadem.seconds(budget, work="fused", dtype=dtype, rows=size, columns=size,
+                                                       threads=table.threads), work, "ms")
+            milliseconds()
+
+    for dtype in ("f32", "bf16"):
+        # Eadem against itself: the loop written out is the peer.
+        pairs = [tuple(eadem.seconds(0.2, work="layers", dtype=dtype, scan=scan, threads=table.threads)
+                       for scan in (True, False)) for _ in range(ROUNDS)]
+        table.add("48 layers, value+gradient: scan", dtype, "loop", pairs, "ms")
+        milliseconds()
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = torch.nn.LayerNorm(512), torch.nn.LayerNorm(512)
+            self.qkv, self.out = torch.nn.Linear(512, 1536), torch.nn.Linear(512, 512)
+            self.up, self.down = torch.nn.Linear(512, 2048), torch.nn.Linear(2048, 512)
+
+        def forward(self, x):
+            batch, length, width = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, 8, width // 8).permute(2, 0, 3, 1, 4)
+            mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape)
+            h = x + self.out(mixed)
+            return h + self.down(F.gelu(self.up(self.norm2(h))))
+
+    for dtype in ("f32", "bf16"):
+        block = Block().to(torch_dtype(torch, dtype))
+        x = uniform(torch, dtype, 4, 256, 512).requires_grad_()
+        for peer, module, compiled in (("torch", block, False), ("torch.compile", torch.compile(block), True)):
+            def work():
+                block.zero_grad(set_to_none=True)
+                x.grad = None
+                module(x).sum().backward()
+
+            work()
+            table.measure("block 4x256x512 forward+backward" + (", compiled" if compiled else ""), dtype, peer,
+                          lambda budget: eadem.seconds(budget, work="block", dtype=dtype, compiled=compiled,
+                                                       threads=table.threads), work, "ms")
+            milliseconds()
+
+
 def number(value):
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -230,10 +294,10 @@ def versions():
 
 
 def main():
-    works = {"gemm": gemm, "ops": ops, "attention": attention, "llm": llm, "dispatch": dispatch}
+    works = {"gemm": gemm, "ops": ops, "attention": attention, "llm": llm, "dispatch": dispatch, "transforms": transforms}
     parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__,
                                      epilog="Example: bench/peers/run gemm ops --threads 2 --json result.json")
-    parser.add_argument("work", nargs="*", help="gemm, ops, attention, llm, dispatch (default: all)")
+    parser.add_argument("work", nargs="*", help="gemm, ops, attention, llm, dispatch, transforms (default: all)")
     parser.add_argument("--threads", type=int, action="append", help="default: 1, then 2; may be given more than once")
     parser.add_argument("--json", help="write the rows to this file")
     parser.add_argument("--markdown", help="put the table into this file, between its markers (docs/performance.md)")

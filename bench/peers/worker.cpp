@@ -14,6 +14,7 @@
 #include "eadem/numerics/rounding.h"
 #include "eadem/ops/ops.h"
 #include "eadem/text/loaded_model.h"
+#include "eadem/transforms/compile.h"
 
 // Reads one JSON request a line and answers with seconds a repetition (the best of several), one line each:
 //   {"work": "gemm", "dtype": "f32", "m": 64, "n": 64, "k": 64, "packed": false, "threads": 2, "seconds": 0.2}
@@ -35,7 +36,9 @@ Array random_array(DType dtype, const Shape& shape, std::uint64_t seed) {
   return x;
 }
 
-DType dtype_of(const Json& request) { return dtype_named(request.at("dtype").get<std::string>()).value(); }
+DType dtype_of(const Json& request) {
+  return dtype_named(request.at("dtype").get<std::string>()).value();
+}
 
 Work gemm(const Json& r) {
   const std::int64_t m = r.at("m"), n = r.at("n"), k = r.at("k");
@@ -110,6 +113,87 @@ Work decode(const Json& r) {
   };
 }
 
+// gelu(1.5 x + 2) sigmoid(x), as one compiled function.
+Work fused(const Json& r) {
+  const Array x = random_array(dtype_of(r), {r.at("rows"), r.at("columns")}, 1);
+  const auto f = compile([](const Array& a) { return gelu(a * 1.5 + 2.0) * sigmoid(a); });
+  return [=] { f(x); };
+}
+
+struct Dense {
+  Array w, b;
+  static void fields(auto& m, auto f) { f("w", m.w), f("b", m.b); }
+};
+
+// Forty-eight layers x + tanh(w x + b), value and gradient: as a scan, or written out.
+Work layers(const Json& r) {
+  constexpr std::int64_t kDepth = 48, kWidth = 256, kRows = 32;
+  const DType dtype = dtype_of(r);
+  const Dense stacked{random_array(dtype, {kDepth, kWidth, kWidth}, 1) * 0.05,
+                      random_array(dtype, {kDepth, kWidth}, 2)};
+  const Array x = random_array(dtype, {kRows, kWidth}, 3);
+  const auto layer = [](const Dense& l, const Array& h) { return h + tanh(linear(h, l.w, l.b)); };
+  if (r.at("scan")) {
+    const auto step = compile(value_and_grad([layer](const Dense& all, const Array& in) {
+      return sum(
+          scan([layer](const Array& h, const Dense& l) { return std::pair(layer(l, h), std::tuple<>()); }, in, all)
+              .first,
+          {0, 1});
+    }));
+    return [=] { step(stacked, x); };
+  }
+  const auto step = compile(value_and_grad([layer](const Dense& all, const Array& in) {
+    Array h = in;
+    for (std::int64_t i = 0; i < kDepth; ++i) {
+      const auto at = [&](const Array& a) { return squeeze(slice_axis(a, 0, {i, i + 1}), 0); };
+      h = layer({at(all.w), at(all.b)}, h);
+    }
+    return sum(h, {0, 1});
+  }));
+  return [=] { step(stacked, x); };
+}
+
+struct TransformerBlock {
+  Array gain1, shift1, qkv, qkv_bias, out, out_bias, gain2, shift2, up, up_bias, down, down_bias;
+  static void fields(auto& m, auto f) {
+    f("gain1", m.gain1), f("shift1", m.shift1), f("qkv", m.qkv), f("qkv_bias", m.qkv_bias), f("out", m.out);
+    f("out_bias", m.out_bias), f("gain2", m.gain2), f("shift2", m.shift2), f("up", m.up), f("up_bias", m.up_bias);
+    f("down", m.down), f("down_bias", m.down_bias);
+  }
+  Array operator()(const Array& x) const {
+    const std::int64_t batch = x.extent(0), length = x.extent(1), width = x.extent(2), heads = 8;
+    const Array joined =
+        reshape(linear(layer_norm(x, gain1, shift1), qkv, qkv_bias), {batch, length, 3, heads, width / heads});
+    const auto part = [&](std::int64_t i) {
+      return transpose(squeeze(slice_axis(joined, 2, {i, i + 1}), 2), {0, 2, 1, 3});
+    };
+    const Array mixed = transpose(attention(part(0), part(1), part(2), {}), {0, 2, 1, 3});
+    const Array h = x + linear(reshape(mixed, x.shape()), out, out_bias);
+    return h + linear(gelu(linear(layer_norm(h, gain2, shift2), up, up_bias)), down, down_bias);
+  }
+};
+
+// A transformer block, 4 x 256 x 512, forward and backward: the gradients of its parameters and input.
+Work block(const Json& r) {
+  const DType dtype = dtype_of(r);
+  constexpr std::int64_t kWidth = 512, kInner = 2048;
+  std::uint64_t seed = 1;
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns) {
+    return random_array(dtype, {rows, columns}, seed++) * 0.04;
+  };
+  const auto vector = [&](std::int64_t size) { return random_array(dtype, {size}, seed++); };
+  const TransformerBlock model{vector(kWidth),     vector(kWidth),         matrix(3 * kWidth, kWidth),
+                               vector(3 * kWidth), matrix(kWidth, kWidth), vector(kWidth),
+                               vector(kWidth),     vector(kWidth),         matrix(kInner, kWidth),
+                               vector(kInner),     matrix(kWidth, kInner), vector(kWidth)};
+  const Array x = random_array(dtype, {4, 256, kWidth}, seed);
+  const auto loss = [](const std::pair<TransformerBlock, Array>& in) { return sum(in.first(in.second), {0, 1, 2}); };
+  const std::pair<TransformerBlock, Array> inputs(model, x);
+  if (!r.at("compiled")) return [=] { value_and_grad(loss)(inputs); };
+  const auto step = compile(value_and_grad(loss));
+  return [=] { step(inputs); };
+}
+
 Work dispatch(const Json&) {
   const Array x = Array::from<float>({1, 2, 3, 4}), y = Array::from<float>({5, 6, 7, 8});
   return [=] {
@@ -125,6 +209,9 @@ Work work_of(const Json& r) {
   if (work == "prefill") return prefill(r);
   if (work == "decode") return decode(r);
   if (work == "dispatch") return dispatch(r);
+  if (work == "fused") return fused(r);
+  if (work == "layers") return layers(r);
+  if (work == "block") return block(r);
   throw std::invalid_argument("unknown work " + work);
 }
 

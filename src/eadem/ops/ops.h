@@ -108,6 +108,8 @@ inline Array zeros_like(const Array& x) {
 inline Array ones_like(const Array& x) {
   return full_like(x, 1);
 }
+/// x, through which no derivative passes.
+Array stop_gradient(const Array& x);
 /// x, which a function given to `compile` may then use although it is large and no argument: its value is fixed.
 Array constant(const Array& x);
 /// Keeps the lower triangle of the last two axes, up to diagonal k; zero elsewhere.

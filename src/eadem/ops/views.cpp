@@ -177,6 +177,10 @@ std::optional<TensorView> view_reverse(const Launch& launch) {
   return view;
 }
 
+std::optional<TensorView> view_whole(const Launch& launch) {
+  return launch.operands[0];
+}
+
 // Rules. A cotangent goes back to where its element came from; a batch axis stays in front.
 
 Shape with_batch(const Shape& shape, std::int64_t size) {
@@ -326,6 +330,27 @@ constinit const Primitive prim::reverse{
       sink.add({{DType::i32, {3, 1, 2}, Fill::wide}}, ops::AxesAttribute{{0, 1, 2}});
       sink.add({{DType::f64, {0}}}, ops::AxesAttribute{{0}});
     }};
+
+constinit const Primitive prim::stop_gradient{.name = "stop_gradient",
+                                              .summary = "x itself, through which no derivative passes.",
+                                              .infer = [](const Signature& s) -> Types {
+                                                ops::require_operands("stop_gradient", s, 1);
+                                                return {s.operands[0]};
+                                              },
+                                              .reference = ops::reference_of_view<ops::view_whole>,
+                                              .run = View{ops::view_whole},
+                                              .vjp = [](Vjp&) {},
+                                              .jvp = [](Jvp&) {},
+                                              .batch = [](Batch& b) { b.set(eadem::stop_gradient(b.in())); },
+                                              .samples =
+                                                  [](SampleSink& sink) {
+                                                    sink.add({{DType::f32, {3, 4}, Fill::edges}});
+                                                    sink.add({{DType::i8, {}, Fill::wide}});
+                                                  }};
+
+Array stop_gradient(const Array& x) {
+  return apply(prim::stop_gradient, {x});
+}
 
 Array reshape(const Array& x, const Shape& wanted) {
   Shape shape = wanted;

@@ -264,7 +264,11 @@ void unrolled_vjp(Vjp& g, const ScanAttribute& scan) {
     }
     Arrays results(inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants),
                    inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants + layout.carries));
-    for (const Arrays& y : ys) results.push_back(stack(y));
+    for (std::size_t y = 0; y < layout.ys; ++y) {
+      TensorType empty = scan.body->type(scan.body->outputs[layout.carries + y]);
+      empty.shape.insert(0, 0);
+      results.push_back(scan.length == 0 ? zeros(empty.shape, empty.dtype) : stack(ys[y]));
+    }
     return results;
   });
   operands.insert(operands.end(), loop.captures.begin(), loop.captures.end());

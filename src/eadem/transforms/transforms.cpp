@@ -1,9 +1,6 @@
 #include "eadem/transforms/transforms.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "eadem/ops/ops.h"
@@ -27,13 +24,6 @@ Arrays joined(Arrays first, const Arrays& rest) {
 
 }  // namespace
 
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 && text ? text.get() : name;
-}
-
 Traced trace_for_compile(std::string who, const Types& inputs, const ArraysFunction& f) {
   Trace scope(who);
   scope.refuse_large_captures();
@@ -50,7 +40,6 @@ struct VjpState {
   Types inputs;
   std::vector<bool> active;
   Recording recording;
-  bool used = false;
 };
 
 std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs) {
@@ -72,11 +61,8 @@ std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, co
   return state;
 }
 
-Arrays finish_vjp(VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
+Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
   const Program& program = *state.traced.program;
-  if (std::exchange(state.used, true))
-    fail<ValueError>("[{}] the function of cotangents was called before: it lets go of the values it goes back over",
-                     state.who);
   std::vector<Accumulator> sums(program.types.size());
   if (cotangents.size() != program.outputs.size())
     fail<ValueError>("[{}] needs {} cotangents, got {}", state.who, program.outputs.size(), cotangents.size());
@@ -88,7 +74,8 @@ Arrays finish_vjp(VjpState& state, const std::vector<std::optional<Array>>& cota
                       cotangents[i]->type());
     if (state.active[at(id)]) sums[at(id)].add(*cotangents[i], false);
   }
-  reverse(program, state.recording, state.active, sums);
+  Recording recording = state.recording;  // which may be gone back over again
+  reverse(program, recording, state.active, sums);
   Arrays gradients;
   for (std::size_t i = 0; i < state.inputs.size(); ++i) {
     const Accumulator& sum = sums[at(program.inputs[i])];

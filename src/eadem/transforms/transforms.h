@@ -8,6 +8,7 @@
 
 #include "eadem/array/trace.h"
 #include "eadem/array/tree.h"
+#include "eadem/ops/ops.h"
 
 // Transforms of functions: they take a function on trees of arrays (see tree.h) and give another. They nest in any
 // order, run at once on concrete arrays, and are recorded where an outer transform is recording. The laws: vmap, scan
@@ -21,10 +22,10 @@ using ArraysFunction = std::function<Arrays(const Arrays&)>;
 
 /// The gradient of f's first output, which must be a floating scalar; `outputs` gets all of them.
 Arrays grad_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs);
-struct VjpState;  // a forward pass that can be reversed once
+struct VjpState;  // a forward pass that can be reversed
 std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs);
 /// Cotangents of all outputs to those of the inputs; an absent one is a structural zero.
-Arrays finish_vjp(VjpState&, const std::vector<std::optional<Array>>& cotangents);
+Arrays finish_vjp(const VjpState&, const std::vector<std::optional<Array>>& cotangents);
 std::pair<Arrays, Arrays> jvp_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs,
                                      const Arrays& tangents);
 Arrays vmap_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs,
@@ -40,11 +41,17 @@ Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward,
 Array counted_from(std::int64_t begin, std::int64_t count);
 /// i64: 1 where the bool scalar holds; throws TypeError for another type.
 Array index_of_predicate(const Array& predicate);
-std::string demangled(const char* name);
+/// The type's name as the compiler writes it; of a lambda, where it stands.
+template <class F>
+std::string_view type_name() {
+  const std::string_view text = __PRETTY_FUNCTION__;
+  const std::size_t begin = text.find("F = ") + 4, end = std::min(text.find(';', begin), text.rfind(']'));
+  return text.substr(begin, end - begin);
+}
 
 template <class F>
 std::string name_of_function(std::string_view transform) {
-  return std::string(transform) + " of " + demangled(typeid(F).name());
+  return std::string(transform) + " of " + std::string(type_name<F>());
 }
 
 }  // namespace detail
@@ -306,7 +313,28 @@ auto custom_vjp(F f, Forward forward, Backward backward) {
   };
 }
 
-/// x, through which no derivative passes.
-Array stop_gradient(const Array& x);
+/// The derivatives of f's result, an array, by its argument, one too: [result axes.., argument axes..]. In reverse
+/// mode, a row of the result at a time under vmap.
+template <class F>
+auto jacobian(F f) {
+  return [f](const Array& x) {
+    const auto [y, pull] = vjp(f, x);
+    const std::int64_t count = y.elements();
+    Shape basis = y.shape(), result = y.shape();
+    basis.insert(0, count);
+    for (const std::int64_t extent : x.shape()) result.push_back(extent);
+    const Array unit = convert(equal(expand_dims(arange(count), 1), expand_dims(arange(count), 0)), y.dtype());
+    // clang 14 cannot capture a structured binding.
+    const auto& of_cotangent = pull;
+    const auto row = [&of_cotangent](const Array& ct) { return std::get<0>(of_cotangent(ct)); };
+    return reshape(vmap(row)(reshape(unit, basis)), result);
+  };
+}
+
+/// The second derivatives of a scalar function of one array: [argument axes.., argument axes..].
+template <class F>
+auto hessian(F f) {
+  return jacobian([g = grad(f)](const Array& x) { return g(x); });
+}
 
 }  // namespace eadem

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/target.h"
 #include "eadem/models/load.h"
@@ -40,8 +41,7 @@ std::vector<std::string> differing(const std::vector<audit::PropertyResult>& res
 class Audit : public ::testing::Test {
  protected:
   // Runs the audit with one primitive replaced by a copy of its record whose kernel is `run`.
-  std::vector<audit::PropertyResult> with_fault(const Primitive& primitive,
-                                                void (*run)(const Launch&, Context&) noexcept) {
+  std::vector<audit::PropertyResult> with_fault(const Primitive& primitive, void (*run)(const Launch&, Context&)) {
     Primitive faulty = primitive;
     faulty.run = Kernel{run};
     const ReplacementScope scope(primitive, faulty);
@@ -70,7 +70,7 @@ TEST_F(Audit, FindsNothingInASoundModel) {
 }
 
 TEST_F(Audit, NamesAnOrderThatDependsOnThreads) {
-  const auto results = with_fault(prim::multiply, [](const Launch& launch, Context&) noexcept {
+  const auto results = with_fault(prim::multiply, [](const Launch& launch, Context&) {
     execute(prim::multiply, launch);
     if (threads() == 3) launch.results[0].as<std::uint16_t>()[0] ^= 1;
   });
@@ -82,7 +82,7 @@ TEST_F(Audit, NamesAnOrderThatDependsOnThreads) {
 }
 
 TEST_F(Audit, NamesAnAttentionThatDependsOnTheChunk) {
-  const auto results = with_fault(prim::paged_attention, [](const Launch& launch, Context&) noexcept {
+  const auto results = with_fault(prim::paged_attention, [](const Launch& launch, Context&) {
     execute(prim::paged_attention, launch);
     // As a softmax would whose maximum is taken over the queries of the chunk.
     if (launch.operands[0].shape[2] == 7) launch.results[0].as<std::uint16_t>()[0] ^= 1;
@@ -92,7 +92,7 @@ TEST_F(Audit, NamesAnAttentionThatDependsOnTheChunk) {
 }
 
 TEST_F(Audit, NamesMemoryThatWasNeverWritten) {
-  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) noexcept {
+  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) {
     const std::uint16_t before = launch.results[0].as<std::uint16_t>()[5];
     execute(prim::silu, launch);
     launch.results[0].as<std::uint16_t>()[5] = before & 0x3fff;
@@ -101,8 +101,19 @@ TEST_F(Audit, NamesMemoryThatWasNeverWritten) {
   EXPECT_NE(std::find(names.begin(), names.end(), "repeat"), names.end());
 }
 
+TEST_F(Audit, NamesScratchThatWasNeverWritten) {
+  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) {
+    static thread_local Scratch memory;
+    const std::byte unwritten = memory.take(64)[1];
+    execute(prim::silu, launch);
+    launch.results[0].as<std::uint16_t>()[5] ^= std::to_integer<std::uint16_t>(unwritten & std::byte{0x3f});
+  });
+  const auto names = differing(results);
+  EXPECT_NE(std::find(names.begin(), names.end(), "repeat"), names.end());
+}
+
 TEST_F(Audit, NamesATargetWithAnotherExp) {
-  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) noexcept {
+  const auto results = with_fault(prim::silu, [](const Launch& launch, Context&) {
     execute(prim::silu, launch);
     if (kernels::active_target() == kernels::Target::scalar) launch.results[0].as<std::uint16_t>()[3] ^= 1;
   });

@@ -3,12 +3,17 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
+#include <new>
 #include <thread>
 #include <vector>
 
 #include "eadem/base/buffer.h"
+#include "eadem/base/error.h"
+#include "eadem/base/float_environment.h"
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/numerics/rounding.h"
+#include "tests/support/hostile_float.h"
 
 namespace eadem {
 namespace {
@@ -99,6 +104,65 @@ TEST(Buffer, KeepsPreparedFormsByViewAndForgetsThem) {
   buffer->drop_prepared();
   buffer->prepared(view, &form, make);
   EXPECT_EQ(made, 3);
+}
+
+TEST(ParallelFor, HandsOnWhatARangeThrows) {
+  for (const int count : {1, 2, 3, 7}) {
+    set_threads(count);
+    for (int round = 0; round < 50; ++round) {
+      std::atomic<int> running{0};
+      EXPECT_THROW(parallel_for(100, 1,
+                                [&](std::int64_t begin, std::int64_t end) {
+                                  running.fetch_add(1);
+                                  const bool throws = begin <= 37 && 37 < end;
+                                  running.fetch_sub(1);
+                                  if (throws) throw std::bad_alloc();
+                                }),
+                   std::bad_alloc);
+      EXPECT_EQ(running, 0) << "a range ran on after the call came back";
+      std::atomic<std::int64_t> sum{0};
+      parallel_for(100, 1, [&](std::int64_t begin, std::int64_t end) { sum.fetch_add(end - begin); });
+      EXPECT_EQ(sum, 100);
+    }
+  }
+  set_threads(1);
+}
+
+TEST(Memory, ScratchAndBuffersAreFilledWithThePoisonByte) {
+  Scratch scratch;
+  for (const int byte : {0x3c, 0xff, 0}) {
+    set_poison(byte);
+    std::byte* const data = scratch.take(5000);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0u);
+    const BufferRef buffer = Buffer::allocate(5000);
+    for (const std::size_t at : {0, 4096, 4999}) {
+      EXPECT_EQ(std::to_integer<int>(data[at]), byte);
+      EXPECT_EQ(std::to_integer<int>(buffer->data()[at]), byte);
+    }
+    data[17] = std::byte{1};
+    EXPECT_EQ(std::to_integer<int>(scratch.take(100)[17]), byte) << "each use begins anew";
+  }
+  set_poison(-1);
+  std::byte* const kept = scratch.take(100);
+  kept[17] = std::byte{7};
+  EXPECT_EQ(scratch.take(5000), kept);
+  EXPECT_EQ(kept[17], std::byte{7});
+  EXPECT_THROW(set_poison(256), ValueError);
+}
+
+TEST(FloatEnvironment, KeepsSubnormalsAndPutsTheHostsSettingsBack) {
+  EXPECT_FALSE(testing::subnormals_flushed());
+  const testing::HostileFloat hostile;
+  EXPECT_TRUE(testing::subnormals_flushed());
+  {
+    const FloatEnvironment environment;
+    EXPECT_FALSE(testing::subnormals_flushed());
+    volatile float third = 3;
+    EXPECT_EQ(1 / third, 0x1.555556p-2F) << "rounding is not to nearest";
+    EXPECT_EQ(-1 / third, -0x1.555556p-2F);
+  }
+  EXPECT_TRUE(hostile.in_force());
+  EXPECT_TRUE(testing::subnormals_flushed());
 }
 
 }  // namespace

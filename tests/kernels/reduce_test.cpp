@@ -17,7 +17,7 @@ using testing::make_operand;
 using testing::Operand;
 using testing::Values;
 
-using Reduce = void (*)(const TensorView&, const Shape&, const TensorView&) noexcept;
+using Reduce = void (*)(const TensorView&, const Shape&, const TensorView&);
 
 Shape kept_shape(const Shape& shape, const Shape& axes) {
   Shape kept;

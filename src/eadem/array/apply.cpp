@@ -1,7 +1,10 @@
 #include <array>
+#include <new>
+#include <string>
 
 #include "eadem/array/array.h"
 #include "eadem/array/trace.h"
+#include "eadem/base/float_environment.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/numerics/rounding.h"
 #include "eadem/runtime/execute.h"
@@ -98,6 +101,7 @@ Array retyped(const Array& x, DType dtype) {
 
 // Data movement keeps bits in every mode; everything else is computed in f64 by the referees.
 Arrays run_as_referee(const Primitive& primitive, std::span<const Array> operands, const void* attributes) {
+  const FloatEnvironment environment;
   if (primitive.promote == Promote::keep || std::holds_alternative<View>(primitive.run))
     return run(primitive, operands, attributes);
   std::vector<Array> wide;
@@ -116,6 +120,12 @@ Arrays run_as_referee(const Primitive& primitive, std::span<const Array> operand
   for (std::size_t i = 0; i < results.size(); ++i)
     results[i] = retyped(results[i], ideal ? declared[i].dtype : DType::f64);
   return results;
+}
+
+[[noreturn]] void out_of_memory(const Primitive& primitive, std::span<const Array> operands) {
+  std::string types;
+  for (const Array& operand : operands) types += fmt::format("{}{}", types.empty() ? "" : ", ", operand.type());
+  fail<MemoryError>("[{}] there is not enough memory for operands {}", primitive.name, types);
 }
 
 }  // namespace
@@ -153,10 +163,16 @@ Arrays apply_all(const Primitive& asked, std::span<const Array> operands, const 
   if (Trace* trace = Trace::current()) return trace->record(primitive, operands, attributes);
   if (const Control* form = std::get_if<Control>(&primitive.run))
     return run_control(primitive, *form, operands, attributes);
-  Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes, in_place)
-                                                  : run_as_referee(primitive, operands, attributes);
-  if (observer) observer->observe(primitive, results);
-  return results;
+  try {
+    Arrays results = current_mode == Mode::declared ? run(primitive, operands, attributes, in_place)
+                                                    : run_as_referee(primitive, operands, attributes);
+    if (observer) observer->observe(primitive, results);
+    return results;
+  } catch (const std::bad_alloc&) {
+    out_of_memory(primitive, operands);
+  } catch (const MemoryError&) {  // of a result
+    out_of_memory(primitive, operands);
+  }
 }
 
 Array apply(const Primitive& primitive, std::span<const Array> operands, const void* attributes) {

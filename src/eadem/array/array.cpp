@@ -1,5 +1,7 @@
 #include "eadem/array/array.h"
 
+#include <new>
+
 #include "eadem/numerics/rounding.h"
 
 namespace eadem {
@@ -22,9 +24,13 @@ void Array::refuse_traced() const {
 
 Array Array::allocate(const TensorType& type) {
   const std::int64_t elements = checked_elements("array", type.shape);
-  BufferRef buffer = Buffer::allocate(static_cast<std::size_t>(elements) * size_of(type.dtype));
-  const TensorView view = contiguous_view(buffer->data(), type.dtype, type.shape);
-  return Array(std::move(buffer), view);
+  try {
+    BufferRef buffer = Buffer::allocate(static_cast<std::size_t>(elements) * size_of(type.dtype));
+    const TensorView view = contiguous_view(buffer->data(), type.dtype, type.shape);
+    return Array(std::move(buffer), view);
+  } catch (const std::bad_alloc&) {
+    fail<MemoryError>("[array] there is not enough memory for {}", type);
+  }
 }
 
 Array Array::scalar(double value, DType dtype) {

@@ -28,7 +28,7 @@ class Array {
   /// A window on `buffer`; `view.data` must lie in it.
   Array(BufferRef buffer, const TensorView& view);
 
-  /// Uninitialised memory of this type, for kernels to write.
+  /// Uninitialised memory of this type, for kernels to write. Throws MemoryError.
   static Array allocate(const TensorType& type);
   /// A copy of `values`, row-major; throws ShapeError unless there are as many as the shape holds.
   template <class T>
@@ -143,9 +143,8 @@ class ReplacementScope {
 };
 
 /// Runs a primitive on concrete operands, or records it when a transform is tracing on this thread (see trace.h);
-/// throws what its `infer` throws. With `in_place` (donation) the first result
-/// may take the memory of the first operand, when nobody else holds it: for primitives that then write only what
-/// changes.
+/// throws what its `infer` throws, and MemoryError. With `in_place` (donation) the first result may take the memory of
+/// the first operand, when nobody else holds it: for primitives that then write only what changes.
 Arrays apply_all(const Primitive&, std::span<const Array> operands, const void* attributes, bool in_place = false);
 Array apply(const Primitive&, std::span<const Array> operands, const void* attributes);
 inline Array apply(const Primitive& primitive, std::initializer_list<Array> operands) {

@@ -30,7 +30,7 @@ constinit const Primitive prim::literal{
       return {literal.type};
     },
     .reference = write_literal,
-    .run = Kernel{[](const Launch& launch, Context&) noexcept { write_literal(launch); }},
+    .run = Kernel{[](const Launch& launch, Context&) { write_literal(launch); }},
     .batch = nullptr,  // it has no operands, so it is never batched
     .samples =
         [](SampleSink& sink) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/target.h"
 #include "eadem/kernels/tuner.h"
@@ -23,13 +24,13 @@ class StateGuard {
   ~StateGuard() {
     set_threads(threads_);
     kernels::set_target(target_);
-    Buffer::set_poison(-1);
+    set_poison(poison_);
   }
   StateGuard(const StateGuard&) = delete;
   StateGuard& operator=(const StateGuard&) = delete;
 
  private:
-  int threads_ = threads();
+  int threads_ = threads(), poison_ = poison();
   kernels::Target target_ = kernels::active_target();
 };
 
@@ -88,7 +89,7 @@ class Auditor {
     begin("repeat");
     const StateGuard guard;
     for (const int poison : {-1, 0x00, 0xff, 0x7f, 0x3c}) {
-      Buffer::set_poison(poison);
+      set_poison(poison);
       check(poison < 0 ? "as it is" : fmt::format("memory filled with 0x{:02x}", poison));
     }
   }

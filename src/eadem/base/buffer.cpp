@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <vector>
+
+#include "eadem/base/memory.h"
 
 namespace eadem {
 
@@ -29,12 +29,12 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::atomic<int>& poison() {
-  static std::atomic<int> byte = [] {
-    const char* value = std::getenv("EADEM_POISON");
-    return value && *value ? std::atoi(value) & 255 : -1;
-  }();
-  return byte;
+std::size_t alignment_of(std::size_t capacity) {
+  return capacity >= 2 * kHugePage ? kHugePage : kAlignment;
+}
+
+void free_block(std::byte* data, std::size_t capacity) {
+  free_aligned(data, alignment_of(capacity));
 }
 
 // Freed blocks of equal capacity, kept by thread: a tiny operation's result costs no trip to the allocator, and a
@@ -42,27 +42,25 @@ std::atomic<int>& poison() {
 class BlockCache {
  public:
   ~BlockCache() {
-    for (const Block& block : blocks_) std::free(block.data);
+    for (std::size_t i = 0; i < count_; ++i) free_block(blocks_[i].data, blocks_[i].capacity);
     closed = true;
   }
   std::byte* take(std::size_t capacity) {
-    for (std::size_t i = blocks_.size(); i-- > 0;)
+    for (std::size_t i = count_; i-- > 0;)
       if (blocks_[i].capacity == capacity) {
         std::byte* data = blocks_[i].data;
-        kept_ -= capacity;
-        blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
+        remove(i);
         return data;
       }
     return nullptr;
   }
   bool keep(std::byte* data, std::size_t capacity) {
     if (closed || capacity > kMostBytes) return false;
-    while (!blocks_.empty() && (kept_ + capacity > kMostBytes || blocks_.size() >= kMostBlocks)) {
-      std::free(blocks_.front().data);
-      kept_ -= blocks_.front().capacity;
-      blocks_.erase(blocks_.begin());
+    while (count_ > 0 && (kept_ + capacity > kMostBytes || count_ == kMostBlocks)) {
+      free_block(blocks_[0].data, blocks_[0].capacity);
+      remove(0);
     }
-    blocks_.push_back({data, capacity});
+    blocks_[count_++] = {data, capacity};
     kept_ += capacity;
     return true;
   }
@@ -73,8 +71,15 @@ class BlockCache {
     std::byte* data;
     std::size_t capacity;
   };
-  std::vector<Block> blocks_;
-  std::size_t kept_ = 0;
+  void remove(std::size_t i) {
+    kept_ -= blocks_[i].capacity;
+    std::move(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+              blocks_.begin() + static_cast<std::ptrdiff_t>(count_--),
+              blocks_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  std::array<Block, kMostBlocks> blocks_;  // oldest first; no vector, for a buffer's end must not allocate
+  std::size_t count_ = 0, kept_ = 0;
   // Outlives the cache: a buffer that is freed while its thread ends must not reach a cache that is gone.
   static thread_local constinit bool closed;
 };
@@ -91,10 +96,6 @@ std::size_t capacity_for(std::size_t bytes) {
 
 }  // namespace
 
-void Buffer::set_poison(int byte) {
-  poison().store(byte < 0 ? -1 : byte & 255);
-}
-
 BufferRef Buffer::allocate(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 62)) throw std::bad_alloc();
   auto* buffer = new Buffer;
@@ -102,15 +103,13 @@ BufferRef Buffer::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
   std::byte* data = cache.take(capacity);
   if (!data) {
-    const std::size_t alignment = capacity >= 2 * kHugePage ? kHugePage : kAlignment;
-    data = static_cast<std::byte*>(std::aligned_alloc(alignment, (capacity + alignment - 1) / alignment * alignment));
-    if (!data) throw std::bad_alloc();
-    if (alignment == kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
+    data = allocate_aligned(capacity, alignment_of(capacity));
+    if (alignment_of(capacity) == kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
   }
   buffer->data_ = data;
   buffer->size_ = bytes;
   buffer->capacity_ = capacity;
-  if (const int byte = poison().load(std::memory_order_relaxed); byte >= 0) std::memset(data, byte, capacity);
+  fill_with_poison(data, capacity);
   return reference;
 }
 
@@ -127,7 +126,8 @@ Buffer::~Buffer() {
 }
 
 void Buffer::release(Buffer* buffer) {
-  if (buffer->capacity_ != 0 && !cache.keep(buffer->data_, buffer->capacity_)) std::free(buffer->data_);
+  if (buffer->capacity_ != 0 && !cache.keep(buffer->data_, buffer->capacity_))
+    free_block(buffer->data_, buffer->capacity_);
   delete buffer;
 }
 

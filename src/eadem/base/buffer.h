@@ -37,11 +37,8 @@ class BufferRef {
 /// 64-byte aligned memory: allocated here, mapped from a file, or lent by the caller. Freed with its last reference.
 class Buffer {
  public:
-  /// Uninitialised memory; every kernel must write what it hands on. Throws std::bad_alloc.
+  /// Uninitialised memory (poisoned: memory.h); every kernel must write what it hands on. Throws std::bad_alloc.
   static BufferRef allocate(std::size_t bytes);
-  /// Fills all memory allocated from now on with this byte (0..255; -1: leaves it as it is), so that a read of
-  /// unwritten memory shows in the bits. The auditor and EADEM_POISON=BYTE use it.
-  static void set_poison(int byte);
   /// Memory that `keep` keeps alive (a mapped file, a vector); `keep` may be empty when the caller outlives the buffer.
   static BufferRef borrow(void* data, std::size_t bytes, std::shared_ptr<const void> keep);
 

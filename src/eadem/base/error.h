@@ -28,6 +28,10 @@ struct ValueError : Error {
 struct FileError : Error {
   using Error::Error;
 };
+/// Memory that the system did not give for an operation or its result.
+struct MemoryError : Error {
+  using Error::Error;
+};
 /// Something that Eadem declines to do because it could not keep the bit contract, or does not do yet.
 struct UnsupportedError : Error {
   using Error::Error;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "eadem/base/float_environment.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -57,14 +60,16 @@ class Pool {
     const std::unique_lock busy(busy_, std::try_to_lock);
     if (!busy || size() == 1) return chunk(closure, 0, count);
     inside_ = true;
+    Failure failure;
     const std::int64_t ranges = std::min<std::int64_t>((count + grain - 1) / grain, std::int64_t{4} * size());
     const std::int64_t step = (count + ranges - 1) / ranges;
-    const std::uint64_t generation = publish({closure, chunk, count, step, (count + step - 1) / step});
+    const std::uint64_t generation = publish({closure, chunk, &failure, count, step, (count + step - 1) / step});
     take_ranges(generation);
     // A worker that holds the last range may be waiting for this core: spin briefly, then let others run.
     for (int spin = 0; finished_.load(std::memory_order_acquire) < job_.ranges; ++spin)
       spin < kSpins ? relax() : std::this_thread::yield();
     inside_ = false;
+    if (failure.error) std::rethrow_exception(failure.error);
   }
 
  private:
@@ -72,9 +77,15 @@ class Pool {
   // worker that went to sleep in between would cost it more than that to wake.
   static constexpr int kSpins = 2000, kYields = 1000;
 
+  // What became of a job; it lies on the caller's stack, which nobody reads after the last range is finished.
+  struct Failure {
+    std::atomic<bool> failed{false};
+    std::exception_ptr error;  // of the thread that set `failed`
+  };
   struct Job {
     void* closure;
     detail::Chunk chunk;
+    Failure* failure;
     std::int64_t count, step, ranges;
   };
 
@@ -108,14 +119,24 @@ class Pool {
       const auto range = static_cast<std::int64_t>(ticket & 0xffffffffu);
       if (range >= job.ranges) return;
       if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
-      job.chunk(job.closure, range * job.step, std::min(job.count, (range + 1) * job.step));
+      run_range(job, range);
       finished_.fetch_add(1, std::memory_order_acq_rel);
       ticket = ticket_.load(std::memory_order_acquire);
     }
   }
 
+  static void run_range(const Job& job, std::int64_t range) noexcept {
+    if (job.failure->failed.load(std::memory_order_relaxed)) return;
+    try {
+      job.chunk(job.closure, range * job.step, std::min(job.count, (range + 1) * job.step));
+    } catch (...) {
+      if (!job.failure->failed.exchange(true, std::memory_order_relaxed)) job.failure->error = std::current_exception();
+    }
+  }
+
   void work(std::uint64_t seen) {
     inside_ = true;
+    FloatEnvironment::keep();  // a thread inherits its creator's
     for (;;) {
       std::uint64_t generation = seen;
       for (int spin = 0; spin < kSpins + kYields; ++spin) {

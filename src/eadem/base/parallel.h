@@ -18,7 +18,8 @@ void parallel_for(std::int64_t count, std::int64_t grain, void* closure, Chunk c
 }  // namespace detail
 
 /// Calls f(begin, end) over disjoint ranges that cover [0, count), each of at least `grain` but for the last, on
-/// several threads. Which thread takes which range is not defined; a call from inside runs inline. f must not throw.
+/// several threads. Which thread takes which range is not defined; a call from inside runs inline. If f throws, ranges
+/// not yet begun are left out, and one of the exceptions comes out here once nobody runs f any more.
 template <class F>
 void parallel_for(std::int64_t count, std::int64_t grain, F&& f) {
   detail::parallel_for(count, grain, const_cast<void*>(static_cast<const void*>(std::addressof(f))),

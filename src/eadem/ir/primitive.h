@@ -40,7 +40,7 @@ struct Row {
 };
 /// Everything else; results are contiguous and operands strided.
 struct Kernel {
-  void (*run)(const Launch&, Context&) noexcept;
+  void (*run)(const Launch&, Context&);
 };
 
 /// Runs its sub-programs, which are attributes (transforms/).

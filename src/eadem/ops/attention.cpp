@@ -324,8 +324,7 @@ constinit const Primitive prim::attention{
     .attributes = &kAttributesOf<Attributes>,
     .infer = infer,
     .reference = [](const Launch& l) { numerics::attention(dense(l), l.as<Attributes>().options()); },
-    .run =
-        Kernel{[](const Launch& l, Context&) noexcept { kernels::attention(dense(l), l.as<Attributes>().options()); }},
+    .run = Kernel{[](const Launch& l, Context&) { kernels::attention(dense(l), l.as<Attributes>().options()); }},
     .samples = samples,
     .cost = cost};
 
@@ -342,7 +341,7 @@ constinit const Primitive prim::kv_page_append{.name = "kv_page_append",
                                                      });
                                                      numerics::append_to_pages(append(l, l.results[0]));
                                                    },
-                                               .run = Kernel{[](const Launch& l, Context&) noexcept {
+                                               .run = Kernel{[](const Launch& l, Context&) {
                                                  if (l.results[0].data != l.operands[0].data)
                                                    kernels::copy(l.operands[0], l.results[0]);
                                                  kernels::append_to_pages(append(l, l.results[0]));
@@ -359,7 +358,7 @@ constinit const Primitive prim::paged_attention{.name = "paged_attention",
                                                       numerics::attention(paged(l, context),
                                                                           l.as<Attributes>().options());
                                                     },
-                                                .run = Kernel{[](const Launch& l, Context& context) noexcept {
+                                                .run = Kernel{[](const Launch& l, Context& context) {
                                                   kernels::attention(paged(l, context), l.as<Attributes>().options());
                                                 }},
                                                 .samples = samples_paged,

@@ -79,7 +79,7 @@ constinit const Primitive prim::concatenate{
             });
           });
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept { for_each_part(launch, kernels::copy); }},
+    .run = Kernel{[](const Launch& launch, Context&) { for_each_part(launch, kernels::copy); }},
     .vjp = vjp,
     .jvp = jvp,
     .batch = batch,

@@ -14,26 +14,25 @@ TensorView operand(const Launch& launch) {
 
 }  // namespace
 
-constinit const Primitive prim::copy{.name = "copy",
-                                     .summary = "The same elements in fresh, contiguous memory.",
-                                     .infer = [](const Signature& s) -> Types {
-                                       ops::require_operands("copy", s, 1);
-                                       return {s.operands[0]};
-                                     },
-                                     .reference = ops::reference_of_view<operand>,
-                                     .run = Kernel{[](const Launch& launch, Context&) noexcept {
-                                       kernels::copy(launch.operands[0], launch.results[0]);
-                                     }},
-                                     .vjp = [](Vjp& g) { g.add_canonical(0, g.ct()); },
-                                     .jvp = ops::moved_jvp,
-                                     .batch = ops::elementwise_batch,
-                                     .samples =
-                                         [](SampleSink& sink) {
-                                           sink.add({{DType::f32, {67, 35}, Fill::edges}});
-                                           sink.add({{DType::u8, {3, 5, 7, 2}, Fill::wide}});
-                                           sink.add({{DType::f64, {}, Fill::normal}});
-                                           sink.add({{DType::f16, {2, 0}}});
-                                         }};
+constinit const Primitive prim::copy{
+    .name = "copy",
+    .summary = "The same elements in fresh, contiguous memory.",
+    .infer = [](const Signature& s) -> Types {
+      ops::require_operands("copy", s, 1);
+      return {s.operands[0]};
+    },
+    .reference = ops::reference_of_view<operand>,
+    .run = Kernel{[](const Launch& launch, Context&) { kernels::copy(launch.operands[0], launch.results[0]); }},
+    .vjp = [](Vjp& g) { g.add_canonical(0, g.ct()); },
+    .jvp = ops::moved_jvp,
+    .batch = ops::elementwise_batch,
+    .samples =
+        [](SampleSink& sink) {
+          sink.add({{DType::f32, {67, 35}, Fill::edges}});
+          sink.add({{DType::u8, {3, 5, 7, 2}, Fill::wide}});
+          sink.add({{DType::f64, {}, Fill::normal}});
+          sink.add({{DType::f16, {2, 0}}});
+        }};
 
 Array copy(const Array& x) {
   return apply(prim::copy, {x});

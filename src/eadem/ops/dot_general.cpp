@@ -225,7 +225,7 @@ constinit const Primitive prim::dot_general{
             numerics::matmul(a, b, c, nullptr);
           });
         },
-    .run = Kernel{[](const Launch& launch, Context& context) noexcept {
+    .run = Kernel{[](const Launch& launch, Context& context) {
       with_matrices(
           launch, [&](std::size_t bytes) { return context.scratch(bytes); },
           [](const TensorView& a, const TensorView& b, const TensorView& c) {

@@ -62,7 +62,7 @@ constinit const Primitive prim::dynamic_slice{
       return {{s.operands[0].dtype, s.as<SizeAttribute>().size}};
     },
     .reference = ops::reference_of_view<sliced>,
-    .run = Kernel{[](const Launch& launch, Context&) noexcept { kernels::copy(sliced(launch), launch.results[0]); }},
+    .run = Kernel{[](const Launch& launch, Context&) { kernels::copy(sliced(launch), launch.results[0]); }},
     .samples =
         [](SampleSink& sink) {
           sink.add({{DType::f32, {5, 7}, Fill::edges}, {DType::i64, {2}, Fill::indices, 8}}, SizeAttribute{{2, 3}});
@@ -80,7 +80,7 @@ constinit const Primitive prim::dynamic_update_slice{
       return {s.operands[0]};
     },
     .reference = update<reference_copy>,
-    .run = Kernel{[](const Launch& launch, Context&) noexcept { update<kernels::copy>(launch); }},
+    .run = Kernel{[](const Launch& launch, Context&) { update<kernels::copy>(launch); }},
     .samples =
         [](SampleSink& sink) {
           sink.add({{DType::f32, {5, 7}, Fill::edges}, {DType::f32, {2, 3}}, {DType::i64, {2}, Fill::indices, 8}});

@@ -50,7 +50,7 @@ constinit const Primitive prim::iota{
       return {{a.dtype, a.shape}};
     },
     .reference = [](const Launch& launch) { fill(launch, 0, launch.results[0].elements()); },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       parallel_for(launch.results[0].elements(), 8192,
                    [&](std::int64_t begin, std::int64_t end) { fill(launch, begin, end); });
     }},

@@ -117,7 +117,7 @@ constinit const Primitive prim::linear{
           with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c,
                                    const TensorView* bias) { numerics::matmul(a, b, c, bias); });
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
         kernels::matmul(a, b, c, bias, true);
       });

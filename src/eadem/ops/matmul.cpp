@@ -103,7 +103,7 @@ constinit const Primitive prim::matmul{
           numerics::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c,
                            nullptr);
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const TensorView& c = launch.results[0];
       kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr,
                       false);

@@ -173,7 +173,7 @@ constinit const Primitive prim::group_norm{
     .attributes = &kAttributesOf<GroupAttribute>,
     .infer = infer_group_norm,
     .reference = reference_group_norm,
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const auto& a = launch.as<GroupAttribute>();
       kernels::group_norm(launch.operands[0], launch.operands[1], launch.operands[2], a.groups, a.epsilon,
                           launch.results[0]);

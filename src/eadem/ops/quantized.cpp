@@ -122,7 +122,7 @@ void reference_linear(const Launch& launch) {
   });
 }
 
-void run_linear(const Launch& launch, Context&) noexcept {
+void run_linear(const Launch& launch, Context&) {
   const kernels::PackedQuantized w = packed_of(launch.operands[1], launch.as<QuantizedAttribute>());
   with_matrix(launch.operands[0], [&](const TensorView& x) {
     kernels::quantized_linear(x, w, ops::as_matrix(launch.results[0]),
@@ -165,7 +165,7 @@ void reference_take(const Launch& launch) {
   }
 }
 
-void run_take(const Launch& launch, Context&) noexcept {
+void run_take(const Launch& launch, Context&) {
   const kernels::PackedQuantized w = packed_of(launch.operands[0], launch.as<QuantizedAttribute>());
   const std::vector<std::int64_t> ids = rows_of(launch.operands[1], w.rows);
   kernels::dequantize_rows(w, ids, ops::as_matrix(launch.results[0]));

@@ -116,7 +116,7 @@ constinit const Primitive prim::random_bits{
               });
           });
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const TensorView& result = launch.results[0];
       kernels::random_bits(key_of(launch.operands[0]), result.dtype, result.data, result.elements());
     }},
@@ -158,7 +158,7 @@ constinit const Primitive prim::uniform{
             });
           });
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const TensorView& result = launch.results[0];
       const auto& a = launch.as<UniformAttribute>();
       kernels::random_uniform(key_of(launch.operands[0]), result.dtype, a.low + 0.0, a.high + 0.0, result.data,
@@ -194,7 +194,7 @@ constinit const Primitive prim::normal{
             });
           });
         },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const TensorView& result = launch.results[0];
       kernels::random_normal(key_of(launch.operands[0]), result.dtype, result.data, result.elements());
     }},
@@ -220,7 +220,7 @@ constinit const Primitive prim::split_key{
       return {{DType::u32, shape}};
     },
     .reference = [](const Launch& launch) { split(launch, 0, launch.results[0].shape[0]); },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       parallel_for(launch.results[0].shape[0], 4096,
                    [&](std::int64_t begin, std::int64_t end) { split(launch, begin, end); });
     }},
@@ -241,7 +241,7 @@ constinit const Primitive prim::fold_in{.name = "fold_in",
                                           return {{DType::u32, {2}}};
                                         },
                                         .reference = fold,
-                                        .run = Kernel{[](const Launch& launch, Context&) noexcept { fold(launch); }},
+                                        .run = Kernel{[](const Launch& launch, Context&) { fold(launch); }},
                                         .samples =
                                             [](SampleSink& sink) {
                                               sink.add({{DType::u32, {2}, Fill::wide}, {DType::u32, {}, Fill::wide}});
@@ -264,7 +264,7 @@ constinit const Primitive prim::categorical{
       return {{DType::i64, rows}};
     },
     .reference = [](const Launch& launch) { draw_rows(launch, 0, launch.results[0].elements()); },
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       const std::int64_t count = launch.operands[0].shape.back();
       parallel_for(launch.results[0].elements(), std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, count)),
                    [&](std::int64_t begin, std::int64_t end) { draw_rows(launch, begin, end); });

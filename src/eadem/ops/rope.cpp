@@ -70,7 +70,7 @@ constinit const Primitive prim::rope{
     .attributes = &kAttributesOf<RopeAttribute>,
     .infer = infer,
     .reference = reference,
-    .run = Kernel{[](const Launch& launch, Context&) noexcept {
+    .run = Kernel{[](const Launch& launch, Context&) {
       kernels::rope(launch.operands[0], launch.operands[1], frequencies_of(launch.operands[2]),
                     launch.as<RopeAttribute>().pairs(), launch.results[0]);
     }},

@@ -47,7 +47,7 @@ void reference(const Launch& launch) {
 }
 
 // A window copy for each index; the windows are [outer axes..., inner axes...].
-void run(const Launch& launch, Context&) noexcept {
+void run(const Launch& launch, Context&) {
   const TensorView &x = launch.operands[0], &indices = launch.operands[1], &result = launch.results[0];
   const int axis = static_cast<int>(launch.as<AxisAttribute>().axis), rank = indices.shape.rank();
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/runtime/context.h"
 #include "eadem/runtime/rows.h"
@@ -27,6 +28,7 @@ Signature signature_of(const Launch& launch, std::array<TensorType, kMaxTileOper
 }  // namespace
 
 void execute(const Primitive& primitive, const Launch& launch) {
+  const FloatEnvironment environment;
   std::array<TensorType, kMaxTileOperands> types;
   std::visit(Overloaded{[&](const View& form) {
                           if (const std::optional<TensorView> window = form.view(launch))
@@ -45,6 +47,7 @@ void execute(const Primitive& primitive, const Launch& launch) {
 }
 
 void execute_reference(const Primitive& primitive, const Launch& launch) {
+  const FloatEnvironment environment;
   primitive.reference(launch);
 }
 

@@ -4,7 +4,8 @@
 
 namespace eadem {
 
-/// Runs a primitive's fast form on checked operands; a View is materialised by copying.
+/// Runs a primitive's fast form on checked operands; a View is materialised by copying. The calling thread's floating
+/// environment does not matter. Throws std::bad_alloc, and ValueError for an EADEM_TARGET that cannot be.
 void execute(const Primitive&, const Launch&);
 
 /// Runs a primitive's definition (numerics/) on checked operands.

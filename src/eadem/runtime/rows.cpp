@@ -1,8 +1,8 @@
 #include "eadem/runtime/rows.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/numerics/reduction_views.h"
@@ -19,7 +19,7 @@ std::int64_t row_bytes(const TensorView& view, std::int64_t rows) {
 
 }  // namespace
 
-void run_rows(kernels::RowFn fn, const Launch& launch) noexcept {
+void run_rows(kernels::RowFn fn, const Launch& launch) {
   const TensorView& x = launch.operands[0];
   kernels::RowArgs args;
   args.length = x.shape.back();
@@ -64,7 +64,8 @@ void run_rows(kernels::RowFn fn, const Launch& launch) noexcept {
   const std::int64_t blocks = (last + block - 1) / block;
   parallel_for(
       rows / last * blocks, std::max<std::int64_t>(1, grain / block), [&](std::int64_t begin, std::int64_t end) {
-        std::vector<std::byte> packed(static_cast<std::size_t>(block * bytes));
+        static thread_local Scratch memory;
+        std::byte* const packed = memory.take(static_cast<std::size_t>(block * bytes));
         for (std::int64_t i = begin; i < end; ++i) {
           const std::int64_t start = i % blocks * block, first = i / blocks * last + start;
           kernels::RowArgs part = args;
@@ -73,8 +74,8 @@ void run_rows(kernels::RowFn fn, const Launch& launch) noexcept {
               x.data + numerics::offset_of(first, outer, outer_strides) * static_cast<std::int64_t>(size_of(x.dtype)),
               x.dtype, Shape{part.rows, args.length}, Shape{outer.empty() ? 0 : outer_strides.back(), x.strides.back()},
               x.buffer};
-          kernels::copy(window, contiguous_view(packed.data(), x.dtype, window.shape));
-          part.in[0] = packed.data();
+          kernels::copy(window, contiguous_view(packed, x.dtype, window.shape));
+          part.in[0] = packed;
           results_at(part, first);
           fn(part);
         }

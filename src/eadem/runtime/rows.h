@@ -7,6 +7,6 @@ namespace eadem {
 
 /// Runs one row function over the last axis of operand 0; the results have its leading shape, other operands are
 /// vectors.
-void run_rows(kernels::RowFn fn, const Launch& launch) noexcept;
+void run_rows(kernels::RowFn fn, const Launch& launch);
 
 }  // namespace eadem

@@ -226,7 +226,7 @@ void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const ker
 
 }  // namespace
 
-void run_tiles(std::span<const TileStep> steps, const Launch& launch) noexcept {
+void run_tiles(std::span<const TileStep> steps, const Launch& launch) {
   Plan plan;
   plan.elements = launch.results[0].elements();
   if (plan.elements == 0) return;
@@ -241,7 +241,7 @@ void run_tiles(std::span<const TileStep> steps, const Launch& launch) noexcept {
                [&](std::int64_t first, std::int64_t end) { run_units(plan, first, end, widen); });
 }
 
-void run_tile(kernels::TileFn fn, const Launch& launch) noexcept {
+void run_tile(kernels::TileFn fn, const Launch& launch) {
   TileStep step{.fn = fn, .attributes = launch.attributes, .dtype = launch.results[0].dtype, .result = 0};
   step.value_count = static_cast<std::uint8_t>(launch.operands.size());
   for (std::uint8_t i = 0; i < step.value_count; ++i) step.values[i] = i;

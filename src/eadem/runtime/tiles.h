@@ -11,7 +11,7 @@ namespace eadem {
 
 /// Runs one elementwise tile function over strided operands of the result's shape (broadcast by stride 0). The result
 /// is contiguous; its memory may be that of a contiguous operand of the same element size.
-void run_tile(kernels::TileFn fn, const Launch& launch) noexcept;
+void run_tile(kernels::TileFn fn, const Launch& launch);
 
 /// One step of a chain of tile functions that run tile by tile, their temporaries in L1 (16-bit ones held as float,
 /// rounded): a tile function, the values that it reads, and where its result goes.
@@ -30,6 +30,6 @@ inline constexpr std::size_t kMaxChainOperands = 8, kMaxChainSteps = 16;
 
 /// Runs a chain of at most kMaxChainSteps steps on at most kMaxChainOperands operands, all of one shape. The bits are
 /// those of running the steps one after the other.
-void run_tiles(std::span<const TileStep> steps, const Launch& launch) noexcept;
+void run_tiles(std::span<const TileStep> steps, const Launch& launch);
 
 }  // namespace eadem

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <limits>
-#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "eadem/base/buffer.h"
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/attention/tile.h"
 
@@ -18,11 +18,6 @@ namespace {
 using namespace attention_detail;
 
 constexpr std::int64_t kChunk = kKeys * numerics::kChunkBlocks;
-
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<std::byte, Free>;
 
 constexpr std::size_t padded(std::int64_t bytes) {
   return static_cast<std::size_t>(round_up(bytes, 64));
@@ -34,26 +29,19 @@ int levels(std::int64_t n) {
 }
 
 // Memory of one thread, cut up anew for every tile. A tile needs less than a megabyte for usual heads.
-class Scratch {
+class TileMemory {
  public:
-  static Scratch& of_thread(std::size_t bytes) {
-    thread_local Scratch scratch;
-    if (bytes > scratch.size_) {
-      scratch.memory_.reset(static_cast<std::byte*>(std::aligned_alloc(64, bytes)));
-      scratch.size_ = bytes;
-      if (!scratch.memory_) throw std::bad_alloc();  // ends the program, the caller being noexcept
-    }
-    scratch.used_ = 0;
-    return scratch;
+  explicit TileMemory(std::size_t bytes) {
+    static thread_local Scratch memory;
+    next_ = memory.take(bytes);
   }
   template <class E = void>
   E* take(std::int64_t bytes) {
-    return reinterpret_cast<E*>(memory_.get() + std::exchange(used_, used_ + padded(bytes)));
+    return reinterpret_cast<E*>(std::exchange(next_, next_ + padded(bytes)));
   }
 
  private:
-  Memory memory_;
-  std::size_t size_ = 0, used_ = 0;
+  std::byte* next_;
 };
 
 // The blocks of a batch row that some query may see: those that begin at start + 128 n, n in [first, end).
@@ -181,14 +169,16 @@ class Attention {
   void pack_all() {
     const std::int64_t per_head = blocks_.back().packed + count_of(g_.batch - 1), count = per_head * g_.kv_heads;
     const std::size_t key = padded(key_bytes()), value = padded(value_bytes());
-    if (count > 0)
-      packed_memory_.reset(
-          static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>(count) * (key + value))));
-    if (!packed_memory_) return;
+    if (count == 0) return;
+    try {
+      packed_memory_ = Buffer::allocate(static_cast<std::size_t>(count) * (key + value));
+    } catch (const std::bad_alloc&) {
+      return;
+    }
     packed_.resize(static_cast<std::size_t>(count));
     for (std::size_t n = 0; n < packed_.size(); ++n) {
-      packed_[n].k = packed_memory_.get() + n * (key + value);
-      packed_[n].v = packed_memory_.get() + n * (key + value) + key;
+      packed_[n].k = packed_memory_->data() + n * (key + value);
+      packed_[n].v = packed_memory_->data() + n * (key + value) + key;
     }
     for (std::int64_t b = 0; b < g_.batch; ++b) {
       parallel_for(count_of(b) * g_.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -222,7 +212,7 @@ class Attention {
            static_cast<std::size_t>(states * state_bytes());
   }
   void prepare(Work& work, std::int64_t b, std::int64_t head, std::int64_t tile, int states) const {
-    Scratch& scratch = Scratch::of_thread(work_bytes(states));
+    TileMemory scratch(work_bytes(states));
     Tile& t = work.tile;
     t.b = b;
     t.head = head;
@@ -319,11 +309,9 @@ class Attention {
   void share_chunks() {
     const std::int64_t heads = g_.batch * g_.kv_heads, chunks = std::max<std::int64_t>(most_chunks_, 1);
     const std::size_t bytes = static_cast<std::size_t>(state_bytes());
-    const Memory memory(
-        static_cast<std::byte*>(std::aligned_alloc(64, static_cast<std::size_t>(heads * chunks) * bytes)));
-    if (!memory) throw std::bad_alloc();
+    const BufferRef memory = Buffer::allocate(static_cast<std::size_t>(heads * chunks) * bytes);
     const auto state = [&](std::int64_t head, std::int64_t chunk) {
-      return state_in(memory.get() + static_cast<std::size_t>(head * chunks + chunk) * bytes);
+      return state_in(memory->data() + static_cast<std::size_t>(head * chunks + chunk) * bytes);
     };
     const auto first_chunk = [&](std::int64_t head) {
       return blocks_[static_cast<std::size_t>(head / g_.kv_heads)].first / numerics::kChunkBlocks;
@@ -355,7 +343,7 @@ class Attention {
   bool many_tiles_;
   std::int64_t width_, most_chunks_ = 0;
   std::vector<Blocks> blocks_;
-  Memory packed_memory_;
+  BufferRef packed_memory_;
   std::vector<PackedBlock> packed_;
 };
 
@@ -391,7 +379,7 @@ void append_head(const numerics::PageAppend& x, std::int64_t b, std::int64_t hea
 
 }  // namespace
 
-void attention(const numerics::AttentionOperands& x, const numerics::AttentionOptions& options) noexcept {
+void attention(const numerics::AttentionOperands& x, const numerics::AttentionOptions& options) {
   if (x.y.elements() == 0) return;
   const Target target = active_target();
   const Body* body = pick_body(x.q.dtype, target);
@@ -402,7 +390,7 @@ void attention(const numerics::AttentionOperands& x, const numerics::AttentionOp
   Attention(x, options, *body, pick_pack(x.q.dtype, target), paired).run();
 }
 
-void append_to_pages(const numerics::PageAppend& x) noexcept {
+void append_to_pages(const numerics::PageAppend& x) {
   const std::int64_t batch = x.fresh.shape[0], heads = x.fresh.shape[1], rows = x.fresh.shape[2];
   if (x.fresh.elements() == 0) return;
   // One (row of the batch, head) at a time; small appends (decode) are not worth a thread's waking.

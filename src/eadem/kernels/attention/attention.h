@@ -12,9 +12,9 @@
 namespace eadem::kernels {
 
 /// As numerics::attention. y must not overlap an operand.
-void attention(const numerics::AttentionOperands&, const numerics::AttentionOptions&) noexcept;
+void attention(const numerics::AttentionOperands&, const numerics::AttentionOptions&);
 
 /// As numerics::append_to_pages. No two rows may name the same slot of a page.
-void append_to_pages(const numerics::PageAppend&) noexcept;
+void append_to_pages(const numerics::PageAppend&);
 
 }  // namespace eadem::kernels

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "eadem/kernels/amx_tiles.h"
+
 #define EADEM_AMX __attribute__((target("amx-tile,amx-bf16")))
 #define EADEM_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma")))
 
@@ -14,28 +16,10 @@ namespace {
 
 using numerics::kStepTerms;
 
-// The layout that _tile_loadconfig reads: palette 1, and 16 rows of 64 bytes for registers 0..7.
-struct TileConfiguration {
-  std::uint8_t palette = 1, start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfiguration) == 64);
-
-// Registers keep their configuration until the thread ends; nothing else in the process uses them.
-EADEM_AMX void configure_tiles() {
-  thread_local bool done = false;
-  if (done) return;
-  alignas(64) const TileConfiguration configuration;
-  _tile_loadconfig(&configuration);
-  done = true;
-}
-
 // Registers 0..3 are C (row half, column half), 4 and 5 the halves of a, 6 and 7 those of b.
 EADEM_AMX void block_sums(const std::uint16_t* a, const std::uint16_t* b, std::int64_t steps, bool two_rows,
                           bool two_columns, float* out) {
-  configure_tiles();
+  TileCall::configure_tiles();
   constexpr std::int64_t half = kTileElements16, step = 2 * half;
   constexpr int row_bytes = 2 * kTileRows * sizeof(float);
   _tile_zero(0);

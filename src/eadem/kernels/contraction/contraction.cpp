@@ -222,8 +222,7 @@ Tuner& contraction_tuner() {
   return tuner;
 }
 
-void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias,
-            bool keep_packed) noexcept {
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed) {
   Request request{problem_of(a, b, c), keep_packed ? &b : nullptr};
   Problem& p = request.problem;
   if (c.elements() == 0) return;

@@ -14,8 +14,7 @@ class Tuner;
 /// a, b: [B.., M, K] and [B.., K, N] of one dtype, any strides, batch axes of stride zero too; c: [B.., M, N]
 /// contiguous, of the operands' dtype or f32 (any floating dtype is taken, those two are fast); bias: [N] or null, of
 /// any floating dtype. `keep_packed` keeps the packed form of b on its Buffer (Buffer::prepared), for weights.
-void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias,
-            bool keep_packed) noexcept;
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed);
 
 /// The candidates of this family: engines, blockings, operands in place or exchanged.
 Tuner& contraction_tuner();

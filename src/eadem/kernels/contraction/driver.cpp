@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <new>
+#include <optional>
 #include <utility>
 
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/amx_tiles.h"
 #include "eadem/numerics/contraction.h"
 
 namespace eadem::kernels::contraction {
@@ -225,19 +226,8 @@ void multiply_subtrees(const Engine& e, const Problem& p, std::int64_t subtree) 
 }  // namespace
 
 std::byte* task_memory(std::size_t bytes) {
-  struct Memory {
-    std::byte* data = nullptr;
-    std::size_t size = 0;
-    ~Memory() { std::free(data); }
-  };
-  thread_local Memory memory;
-  if (memory.size < bytes) {
-    std::free(memory.data);
-    memory.size = (bytes + 4095) / 4096 * 4096;
-    memory.data = static_cast<std::byte*>(std::aligned_alloc(4096, memory.size));
-    if (!memory.data) throw std::bad_alloc();
-  }
-  return memory.data;
+  static thread_local Scratch memory;
+  return memory.take(bytes);
 }
 
 Problem product_of(const Problem& problem, std::int64_t i) {
@@ -320,7 +310,9 @@ std::shared_ptr<const PackedOperand> pack_whole(const Engine& e, const Operand& 
   return packed;
 }
 
-void multiply(const Engine& e, const Problem& p, const Blocking& blocking) noexcept {
+void multiply(const Engine& e, const Problem& p, const Blocking& blocking) {
+  std::optional<TileCall> tiles;
+  if (e.target == Target::amx) tiles.emplace();
   const std::int64_t blocks = ceil_div(p.k, kBlockTerms), batches = p.batch.elements();
   if (blocking.blocks > 0 && blocking.blocks < blocks) {
     for (std::int64_t i = 0; i < batches; ++i) multiply_subtrees(e, product_of(p, i), blocking.blocks);

@@ -40,7 +40,7 @@ Blocking default_blocking(const Engine&, const Problem&, int threads);
 std::shared_ptr<const PackedOperand> pack_whole(const Engine&, const Operand& b, std::int64_t n, std::int64_t k);
 
 /// Runs the problem (k > 0) with an engine, in parallel.
-void multiply(const Engine&, const Problem&, const Blocking&) noexcept;
+void multiply(const Engine&, const Problem&, const Blocking&);
 
 /// The i-th product of the problem, as a problem without batch.
 Problem product_of(const Problem&, std::int64_t i);

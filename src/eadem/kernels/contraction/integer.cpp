@@ -37,7 +37,7 @@ void row(const Problem& p, std::int64_t i) {
 
 }  // namespace
 
-void multiply_integers(const Problem& p) noexcept {
+void multiply_integers(const Problem& p) {
   visit(p.dtype, [&]<class T>(std::type_identity<T>) {
     if constexpr (!FloatingElement<T>) {
       const std::int64_t work = std::max<std::int64_t>(1, p.n * p.k);

@@ -172,7 +172,7 @@ bool skinny_admits(const Engine& e, const Problem& p) {
   return p.m <= kSkinnyRows && p.b.row == 1 && p.n >= e.columns;
 }
 
-void multiply_in_place(const Engine& e, const Problem& p) noexcept {
+void multiply_in_place(const Engine& e, const Problem& p) {
 #if defined(__aarch64__)
   const auto columns = N_NEON::ColumnsOf(p.dtype);
 #else

@@ -11,6 +11,6 @@ inline constexpr int kSkinnyRows = 8;
 bool skinny_admits(const Engine&, const Problem&);
 
 /// Runs such a problem; `engine` is the FMA engine of its dtype, whose sums and target it uses.
-void multiply_in_place(const Engine& engine, const Problem&) noexcept;
+void multiply_in_place(const Engine& engine, const Problem&);
 
 }  // namespace eadem::kernels::contraction

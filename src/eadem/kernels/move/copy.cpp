@@ -108,7 +108,7 @@ void copy_elements(const TensorView& source, const TensorView& destination, Axes
 
 }  // namespace
 
-void copy(const TensorView& source, const TensorView& destination) noexcept {
+void copy(const TensorView& source, const TensorView& destination) {
   if (source.elements() == 0) return;
   const Axes axes = collapse(source, destination);
   switch (size_of(source.dtype)) {

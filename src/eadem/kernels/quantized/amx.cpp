@@ -2,6 +2,7 @@
 // (numerics.md section 4); scales are applied by AVX-512 when a group is complete. Tiles flush subnormals: rows of x
 // where one could arise go the way of AVX-512.
 #if defined(__x86_64__)
+#include "eadem/kernels/amx_tiles.h"
 #include "eadem/kernels/quantized/pairs-inl.h"
 
 #define EADEM_AMX __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c,amx-tile,amx-bf16")))
@@ -11,18 +12,6 @@ namespace {
 
 inline constexpr int kTileRows = 32;  // two tiles of 16 rows by the two panels of a strip
 inline constexpr int kSums = kTileRows * 2;
-
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t bytes_of_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-EADEM_AMX void configure_tiles() {
-  const TileConfig config;
-  _tile_loadconfig(&config);
-}
 
 // Q_g of 32 rows and 32 columns of the result to `out`, [2 row tiles][2 panels][16][16]: `steps` steps.
 EADEM_AMX void group_product(const std::uint32_t* x, std::ptrdiff_t x_stride, const std::uint32_t* codes, int steps,
@@ -108,8 +97,7 @@ EADEM_BF16 void multiply(const Task& task, const Strip& strip, std::int64_t firs
 
 void prefill_tiles(const Task& task, std::int64_t begin, std::int64_t end) {
   if (!task.pairs) return kPrefill.avx512(task, begin, end);
-  // The same configuration as kernels/contraction/amx.cpp, which sets it once a thread: it must stay.
-  configure_tiles();
+  TileCall::configure_tiles();
   by_strips<Pairs::adjacent, kTileRows>(task, begin, end, multiply);
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <optional>
 
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/amx_tiles.h"
 #include "eadem/kernels/quantized/task.h"
 #include "eadem/kernels/target.h"
 #include "eadem/numerics/quantized.h"
@@ -16,18 +16,8 @@ namespace eadem::kernels {
 namespace quantized {
 
 void* scratch(int slot, std::size_t bytes) {
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  thread_local std::unique_ptr<void, Free> blocks[6];
-  thread_local std::size_t sizes[6] = {};
-  if (sizes[slot] < bytes) {
-    blocks[slot].reset();
-    sizes[slot] = (bytes + 4095) / 4096 * 4096;
-    blocks[slot].reset(std::aligned_alloc(64, sizes[slot]));
-    if (!blocks[slot]) throw std::bad_alloc();
-  }
-  return blocks[slot].get();
+  static thread_local Scratch blocks[6];
+  return blocks[slot].take(bytes);
 }
 
 void reference(const Task& task, std::int64_t begin, std::int64_t end) {
@@ -137,8 +127,7 @@ void wide_linear(quantized::Task task) {
 
 }  // namespace
 
-void quantized_linear(const TensorView& x, const PackedQuantized& w, const TensorView& y,
-                      const TensorView* bias) noexcept {
+void quantized_linear(const TensorView& x, const PackedQuantized& w, const TensorView& y, const TensorView* bias) {
   const std::int64_t rows = x.shape[0];
   if (rows == 0 || w.rows == 0) return;
   quantized::Task task{.w = &w, .source = x, .rows = rows, .y = y, .source_bias = bias};
@@ -148,6 +137,8 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
 #if defined(__x86_64__)
   // A tile multiplies 32 columns at a time, which cuts groups of 16 too late.
   if (body == &quantized::prefill_tiles && w.format.group < 32) body = &quantized::prefill_pairs;
+  std::optional<TileCall> tiles;
+  if (body == &quantized::prefill_tiles) tiles.emplace();
 #endif
   if (body == &quantized::reference) {
     parallel_for(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
@@ -201,7 +192,7 @@ void quantized_linear(const TensorView& x, const PackedQuantized& w, const Tenso
   }
 }
 
-void dequantize_rows(const PackedQuantized& w, std::span<const std::int64_t> ids, const TensorView& out) noexcept {
+void dequantize_rows(const PackedQuantized& w, std::span<const std::int64_t> ids, const TensorView& out) {
   parallel_for(
       static_cast<std::int64_t>(ids.size()), std::max<std::int64_t>(1, 16'384 / std::max<std::int64_t>(1, w.columns)),
       [&](std::int64_t begin, std::int64_t end) {

@@ -155,7 +155,7 @@ struct UniformTile {
 
 }  // namespace
 
-void random_bits(Key key, DType type, void* out, std::int64_t count) noexcept {
+void random_bits(Key key, DType type, void* out, std::int64_t count) {
   if (type == DType::u64) {
     const auto paired = kPaired.pick();
     return for_tiles<std::uint64_t>(out, count, [&](std::uint64_t begin, std::size_t size, std::uint64_t* to) {
@@ -180,7 +180,7 @@ void random_bits(Key key, DType type, void* out, std::int64_t count) noexcept {
     narrow(std::type_identity<std::uint32_t>{});
 }
 
-void random_uniform(Key key, DType type, double low, double high, void* out, std::int64_t count) noexcept {
+void random_uniform(Key key, DType type, double low, double high, void* out, std::int64_t count) {
   visit_floating(type, [&]<class T>(std::type_identity<T>) {
     using W = numerics::Wide<T>;
     const T least = numerics::round_to<T>(low), most = numerics::round_to<T>(high);
@@ -211,7 +211,7 @@ void random_uniform(Key key, DType type, double low, double high, void* out, std
   });
 }
 
-void random_normal(Key key, DType type, void* out, std::int64_t count) noexcept {
+void random_normal(Key key, DType type, void* out, std::int64_t count) {
   visit_floating(type, [&]<class T>(std::type_identity<T>) {
     using W = numerics::Wide<T>;
     const W least = std::same_as<W, double> ? static_cast<W>(-1 + 0x1p-53) : static_cast<W>(-1 + 0x1p-24);

@@ -11,9 +11,9 @@ namespace eadem::kernels {
 // output is contiguous; several threads.
 
 /// `type` is u8, u16, u32 or u64.
-void random_bits(numerics::Key key, DType type, void* out, std::int64_t count) noexcept;
+void random_bits(numerics::Key key, DType type, void* out, std::int64_t count);
 /// `type` is floating; low and high are first rounded to it.
-void random_uniform(numerics::Key key, DType type, double low, double high, void* out, std::int64_t count) noexcept;
-void random_normal(numerics::Key key, DType type, void* out, std::int64_t count) noexcept;
+void random_uniform(numerics::Key key, DType type, double low, double high, void* out, std::int64_t count);
+void random_normal(numerics::Key key, DType type, void* out, std::int64_t count);
 
 }  // namespace eadem::kernels

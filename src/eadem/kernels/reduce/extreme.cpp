@@ -284,27 +284,27 @@ using TruthBits = std::conditional_t<FloatingElement<T>, T, std::make_unsigned_t
 
 }  // namespace
 
-void max(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void max(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { fold<ExtremeKey<Comparable<T>, Extreme::max>>(x, axes, result); });
 }
-void min(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void min(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { fold<ExtremeKey<Comparable<T>, Extreme::min>>(x, axes, result); });
 }
-void any(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void any(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { fold<ExtremeKey<TruthBits<T>, Extreme::any>>(x, axes, result); });
 }
-void all(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void all(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { fold<ExtremeKey<TruthBits<T>, Extreme::all>>(x, axes, result); });
 }
-void argmax(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void argmax(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { arg<ExtremeKey<Comparable<T>, Extreme::max>>(x, axes, result); });
 }
-void argmin(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void argmin(const TensorView& x, const Shape& axes, const TensorView& result) {
   visit(x.dtype,
         [&]<class T>(std::type_identity<T>) { arg<ExtremeKey<Comparable<T>, Extreme::min>>(x, axes, result); });
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
+#include <utility>
 
 namespace eadem::kernels {
 namespace {
@@ -66,25 +66,6 @@ Geometry::Geometry(const TensorView& x, const Shape& axes, Order order) {
   for (int i = reversed.size() - 1; i >= 0; --i) reduced.push_back(reversed[i]);
   merge(kept);
   merge(reduced);
-}
-
-std::byte* thread_scratch(std::size_t bytes) {
-  struct Memory {
-    std::byte* data = nullptr;
-    std::size_t size = 0;
-    ~Memory() { std::free(data); }
-  };
-  thread_local Memory memory;
-  if (memory.size < bytes) {
-    std::free(memory.data);
-    memory.size = (bytes + 4095) / 4096 * 4096;
-    memory.data = static_cast<std::byte*>(std::aligned_alloc(64, memory.size));
-    if (!memory.data) {
-      memory.size = 0;
-      throw std::bad_alloc();
-    }
-  }
-  return memory.data;
 }
 
 }  // namespace eadem::kernels

@@ -69,9 +69,6 @@ struct Geometry {
   Geometry(const TensorView& x, const Shape& axes, Order order);
 };
 
-/// Memory of the calling thread, 64-byte aligned, kept from call to call: never hold two at once.
-std::byte* thread_scratch(std::size_t bytes);
-
 /// Copies n elements `stride` apart to contiguous memory.
 template <class T>
 void gather(const T* from, std::int64_t stride, std::int64_t n, T* to) {

@@ -13,17 +13,17 @@ namespace eadem::kernels {
 
 /// Each takes x, the reduced axes (ascending, in [0, rank)) and a contiguous result over the kept axes in their order.
 /// sum: integers and bool give i64 or u64, floats their own dtype.
-void sum(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void sum(const TensorView& x, const Shape& axes, const TensorView& result);
 /// mean: floats give their own dtype, integers and bool f32.
-void mean(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void mean(const TensorView& x, const Shape& axes, const TensorView& result);
 /// max and min give x's dtype; the reduced axes must not be empty of elements.
-void max(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
-void min(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void max(const TensorView& x, const Shape& axes, const TensorView& result);
+void min(const TensorView& x, const Shape& axes, const TensorView& result);
 /// any and all give bool.
-void any(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
-void all(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void any(const TensorView& x, const Shape& axes, const TensorView& result);
+void all(const TensorView& x, const Shape& axes, const TensorView& result);
 /// argmax and argmin give i64: the row-major index over the reduced axes, which must not be empty of elements.
-void argmax(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
-void argmin(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void argmax(const TensorView& x, const Shape& axes, const TensorView& result);
+void argmin(const TensorView& x, const Shape& axes, const TensorView& result);
 
 }  // namespace eadem::kernels

@@ -349,10 +349,10 @@ void dispatch(const TensorView& x, const Shape& axes, const TensorView& result, 
 
 }  // namespace
 
-void sum(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void sum(const TensorView& x, const Shape& axes, const TensorView& result) {
   dispatch(x, axes, result, false);
 }
-void mean(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void mean(const TensorView& x, const Shape& axes, const TensorView& result) {
   dispatch(x, axes, result, true);
 }
 

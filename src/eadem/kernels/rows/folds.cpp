@@ -86,7 +86,7 @@ void top_k(const RowArgs& args) {
 
 }  // namespace
 
-void variance(const TensorView& x, const Shape& axes, double ddof, const TensorView& result) noexcept {
+void variance(const TensorView& x, const Shape& axes, double ddof, const TensorView& result) {
   visit(x.dtype, [&]<class T>(std::type_identity<T>) {
     if constexpr (FloatingElement<T>) {
       const auto body = EADEM_PER_TARGET(scalar_variance<T>, variance_of<T>).pick();
@@ -101,7 +101,7 @@ void variance(const TensorView& x, const Shape& axes, double ddof, const TensorV
   });
 }
 
-void prod(const TensorView& x, const Shape& axes, const TensorView& result) noexcept {
+void prod(const TensorView& x, const Shape& axes, const TensorView& result) {
   record_ran(Target::scalar);
   visit(x.dtype, [&]<class T>(std::type_identity<T>) {
     for_each_packed<Number<T>>(x, axes, [&](std::span<const Number<T>> row, std::int64_t output) {

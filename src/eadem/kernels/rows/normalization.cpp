@@ -176,7 +176,7 @@ std::vector<double> widened_view(const TensorView& view) {
 }  // namespace
 
 void group_norm(const TensorView& x, const TensorView& gamma, const TensorView& beta, std::int64_t groups,
-                double epsilon, const TensorView& result) noexcept {
+                double epsilon, const TensorView& result) {
   if (x.elements() == 0) return;
   const auto scale = widened_view(gamma), shift = widened_view(beta);
   const std::int64_t channels = x.shape[1] / groups, spatial = x.elements() / (x.shape[0] * x.shape[1]);

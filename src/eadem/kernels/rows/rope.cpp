@@ -68,8 +68,11 @@ struct Rotations {
   static const Rotations& of(std::vector<std::int64_t> positions, std::span<const double> frequencies) {
     static thread_local Rotations last;
     if (last.positions != positions ||
-        !std::equal(last.frequencies.begin(), last.frequencies.end(), frequencies.begin(), frequencies.end()))
-      last.compute(std::move(positions), frequencies);
+        !std::equal(last.frequencies.begin(), last.frequencies.end(), frequencies.begin(), frequencies.end())) {
+      Rotations next;
+      next.compute(std::move(positions), frequencies);
+      last = std::move(next);
+    }
     return last;
   }
 
@@ -128,7 +131,7 @@ struct Table {
 }  // namespace
 
 void rope(const TensorView& x, const TensorView& positions, std::span<const double> frequencies,
-          numerics::RopePairs pairs, const TensorView& result) noexcept {
+          numerics::RopePairs pairs, const TensorView& result) {
   if (x.elements() == 0) return;
   visit_floating(x.dtype, [&]<class T>(std::type_identity<T>) {
     const auto rotate_pairs = EADEM_PER_TARGET(scalar_rotate<T>, rotate<T>).pick();

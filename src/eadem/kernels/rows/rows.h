@@ -41,14 +41,14 @@ RowFn top_k_rows(const Signature&);
 
 /// Over views: x [N, C, ...] with gamma and beta [C] of any floating dtype; the result has x's dtype and any strides.
 void group_norm(const TensorView& x, const TensorView& gamma, const TensorView& beta, std::int64_t groups,
-                double epsilon, const TensorView& result) noexcept;
+                double epsilon, const TensorView& result);
 /// Over any axes (ascending, in [0, rank)) to a contiguous result; integers and bool give f32.
-void variance(const TensorView& x, const Shape& axes, double ddof, const TensorView& result) noexcept;
+void variance(const TensorView& x, const Shape& axes, double ddof, const TensorView& result);
 /// Likewise; integers and bool give i64 or u64.
-void prod(const TensorView& x, const Shape& axes, const TensorView& result) noexcept;
+void prod(const TensorView& x, const Shape& axes, const TensorView& result);
 /// x [..., D] rotated by positions [...] (i64, any strides) times frequencies (f64, contiguous, at most D / 2); the
 /// result is contiguous.
 void rope(const TensorView& x, const TensorView& positions, std::span<const double> frequencies,
-          numerics::RopePairs pairs, const TensorView& result) noexcept;
+          numerics::RopePairs pairs, const TensorView& result);
 
 }  // namespace eadem::kernels

@@ -338,6 +338,35 @@ TEST_F(Contraction, TheTunerKeepsTheBits) {
   EXPECT_TRUE(tuner_refusals().empty());
 }
 
+// One wrong bit in a large result is found, wherever it is.
+TEST_F(Contraction, TheTunerChecksEveryElement) {
+  struct Planted {
+    TensorView a, b, c;
+    bool on = false;
+    static Planted& now() {
+      static Planted planted;
+      return planted;
+    }
+    static bool admits(const void*) { return now().on; }
+    static void run(const void*) {
+      const Planted& p = now();
+      numerics::matmul(p.a, p.b, p.c, nullptr);
+      p.c.as<std::uint32_t>()[37 * 71 + 53] ^= 1;
+    }
+  };
+  const Matrix a = matrix(DType::f32, {60, 40}, {}, Values::normal, 1),
+               b = matrix(DType::f32, {40, 71}, {}, Values::normal, 2), got = result(DType::f32, {60, 71});
+  Planted::now() = {a.view, b.view, got.view, true};
+  contraction_tuner().add({"planted-wrong-bit", &Planted::admits, &Planted::run});
+  set_tuning(true);
+  matmul(a.view, b.view, got.view, nullptr, false);
+  Planted::now().on = false;
+  const std::vector<Refusal> refusals = tuner_refusals();
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].candidate, "contraction/planted-wrong-bit");
+  EXPECT_EQ(refusals[0].difference.element, "[0,37,53]");
+}
+
 // A candidate with another order: even where it is faster, it must not be chosen, and the tuner must say where it
 // differs.
 TEST_F(Contraction, TheTunerRefusesAnotherOrder) {

@@ -160,6 +160,45 @@ TEST_F(Quantized, EveryFormDtypeAndTargetHasTheBitsOfTheReference) {
   }
 }
 
+// Public report C19: a matrix cut along K at a group has the product of the whole with x zero elsewhere. The bits, too,
+// where the cut lies between blocks of 256 or stays within one: then the sums keep their places in the tree.
+TEST_F(Quantized, ReportC19ProductsOfSlicesAlongK) {
+  constexpr std::int64_t kRows = 5, kOutputs = 35, kColumns = 1024;
+  for (const QuantizedType type :
+       {QuantizedType::q4_1, QuantizedType::q8_0, QuantizedType::q5_0, QuantizedType::q4_k, QuantizedType::q6_k}) {
+    const Weights whole = blocks(type, kOutputs, kColumns, 21);
+    const PackedQuantized packed = pack(whole.matrix);
+    for (const auto& [first, count] :
+         {std::pair<std::int64_t, std::int64_t>{0, 256}, {256, 512}, {512, 512}, {96, 64}}) {
+      if (first % numerics::block_columns(type) || count % numerics::block_columns(type)) continue;
+      QuantizedMatrix slice = whole.matrix;
+      slice.columns = count;
+      slice.data += first / numerics::block_columns(type) * numerics::block_bytes(type);
+      const PackedQuantized packed_slice = pack(slice);
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+        const Tensor x = random_tensor(dtype, kRows, count, false, 9), padded = tensor(dtype, kRows, kColumns, false);
+        const std::size_t element = size_of(dtype);
+        for (std::int64_t m = 0; m < kRows; ++m)
+          std::memcpy(padded.view.data + static_cast<std::size_t>(m * kColumns + first) * element,
+                      x.view.data + static_cast<std::size_t>(m * count) * element,
+                      static_cast<std::size_t>(count) * element);
+        const Tensor expected = tensor(dtype, kRows, kOutputs, false), defined = tensor(dtype, kRows, kOutputs, false);
+        numerics::quantized_linear(padded.view, whole.matrix, expected.view, nullptr);
+        numerics::quantized_linear(x.view, slice, defined.view, nullptr);
+        EXPECT_TRUE(equal(defined, expected)) << name_of(type) << " " << name_of(dtype) << " from " << first;
+        for (const Target target : available_targets()) {
+          set_target(target);
+          const Tensor y = tensor(dtype, kRows, kOutputs, false), z = tensor(dtype, kRows, kOutputs, false);
+          quantized_linear(x.view, packed_slice, y.view, nullptr);
+          quantized_linear(padded.view, packed, z.view, nullptr);
+          EXPECT_TRUE(equal(y, expected) && equal(z, expected))
+              << name_of(type) << " " << name_of(dtype) << " from " << first << " " << name_of(target);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(Quantized, AnyNumberOfRowsAndColumns) {
   for (const std::int64_t columns : {32, 96, 256, 576, 1056})
     for (const std::int64_t outputs : {1, 16, 33}) {

@@ -139,6 +139,15 @@ TEST(Attention, TrimmedCacheKeepsTheBits) {
   EXPECT_EQ(run(last), std::vector<double>(whole.end() - 8, whole.end()));
 }
 
+// Keys trimmed off the front cost nothing, however many: 2^30 chunks of them shift no subtree of those that follow.
+TEST(Attention, AFarStartIsNotWalked) {
+  Random random(15);
+  Problem p = random_problem(random, DType::f32, 1, 1, 1, 2, 2500, 4);
+  const std::vector<double> plain = run(p);
+  p.start = vector_of(DType::i64, {-0x1p40});
+  EXPECT_EQ(run(p), plain);
+}
+
 // C25: a fully masked row.
 TEST(Attention, FullyMaskedRowIsZero) {
   for (const DType dtype : {DType::f16, DType::f32, DType::bf16, DType::f64}) {

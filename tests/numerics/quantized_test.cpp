@@ -3,15 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "eadem/base/error.h"
-#include "tests/numerics/quantized_blocks_data.h"
 
 namespace eadem::numerics {
 namespace {
@@ -38,24 +39,39 @@ std::vector<std::uint8_t> from_hex(const std::string& hex) {
 
 struct Golden {
   QuantizedType type;
-  std::span<const std::uint8_t> block;
-  std::span<const float> values;
-};
-const Golden kGolden[] = {
-    {QuantizedType::q8_0, testdata::q8_0_block, testdata::q8_0_values},
-    {QuantizedType::q4_0, testdata::q4_0_block, testdata::q4_0_values},
-    {QuantizedType::q4_1, testdata::q4_1_block, testdata::q4_1_values},
-    {QuantizedType::q5_0, testdata::q5_0_block, testdata::q5_0_values},
-    {QuantizedType::q5_1, testdata::q5_1_block, testdata::q5_1_values},
-    {QuantizedType::q2_k, testdata::q2_k_block, testdata::q2_k_values},
-    {QuantizedType::q3_k, testdata::q3_k_block, testdata::q3_k_values},
-    {QuantizedType::q4_k, testdata::q4_k_block, testdata::q4_k_values},
-    {QuantizedType::q5_k, testdata::q5_k_block, testdata::q5_k_values},
-    {QuantizedType::q6_k, testdata::q6_k_block, testdata::q6_k_values},
+  std::vector<std::uint8_t> block;
+  std::vector<float> values;
 };
 
+// tests/numerics/data/quantized_blocks.txt: comments, then by type its name, its block, "=" and its values in hex.
+const std::vector<Golden>& golden_blocks() {
+  static const std::vector<Golden> all = [] {
+    std::vector<Golden> read;
+    std::ifstream file(EADEM_SOURCE_DIR "/tests/numerics/data/quantized_blocks.txt");
+    bool values = false;
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with('#')) continue;
+      if (const auto type = quantized_type_named(line)) {
+        read.push_back({*type, {}, {}});
+        values = false;
+      } else if (line == "=") {
+        values = true;
+      } else if (!values) {
+        for (const std::uint8_t byte : from_hex(line)) read.back().block.push_back(byte);
+      } else {
+        for (std::size_t i = 0; i < line.size(); i += 8)
+          read.back().values.push_back(
+              std::bit_cast<float>(static_cast<std::uint32_t>(std::stoul(line.substr(i, 8), nullptr, 16))));
+      }
+    }
+    return read;
+  }();
+  return all;
+}
+
 TEST(QuantizedBlocks, EqualThePythonDecoderOfEveryType) {
-  for (const Golden& golden : kGolden) {
+  ASSERT_EQ(golden_blocks().size(), static_cast<std::size_t>(kBlockTypeCount));
+  for (const Golden& golden : golden_blocks()) {
     const std::vector<float> values = values_of(golden.type, golden.block);
     ASSERT_EQ(values.size(), golden.values.size()) << name_of(golden.type);
     for (std::size_t k = 0; k < values.size(); ++k)
@@ -73,7 +89,7 @@ TEST(QuantizedBlocks, ReportC35LayoutOfQ4_1) {
 }
 
 TEST(QuantizedBlocks, ReportC34ZeroBlocksAndNonFiniteScales) {
-  for (const Golden& golden : kGolden) {
+  for (const Golden& golden : golden_blocks()) {
     std::vector<std::uint8_t> block(golden.block.size(), 0);
     for (const float w : values_of(golden.type, block)) EXPECT_EQ(w, 0.0f);
     const QuantizedMatrix zeros = block_matrix("zeros", golden.type, 1, block_columns(golden.type), bytes_of(block));
@@ -86,7 +102,7 @@ TEST(QuantizedBlocks, ReportC34ZeroBlocksAndNonFiniteScales) {
   EXPECT_NO_THROW(require_finite("w", block_matrix("w", QuantizedType::q4_0, 1, 32, bytes_of(zero))));
   // Q6_K with d = NaN in the second of two rows is refused by name.
   std::vector<std::uint8_t> two(420);
-  for (std::size_t i = 0; i < two.size(); ++i) two[i] = testdata::q6_k_block[i % 210];
+  for (std::size_t i = 0; i < two.size(); ++i) two[i] = golden_blocks().back().block[i % 210];
   two[210 + 208] = 0x00, two[210 + 209] = 0x7e;
   try {
     require_finite("blk.3.ffn_down.weight", block_matrix("w", QuantizedType::q6_k, 2, 256, bytes_of(two)));

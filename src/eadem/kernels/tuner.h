@@ -46,7 +46,7 @@ struct CandidateStatus {
 class Tuner {
  public:
   /// key: names the class of a problem for which a choice is kept. check: compares the problem's result in memory with
-  /// numerics/, all of it or a seeded sample.
+  /// numerics/, all of it.
   Tuner(std::string_view family, std::span<const Candidate> candidates, std::string (*key)(const void* problem),
         std::optional<Difference> (*check)(const void* problem))
       : family_(family), candidates_(candidates.begin(), candidates.end()), key_(key), check_(check) {

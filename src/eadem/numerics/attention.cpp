@@ -51,7 +51,12 @@ class Query {
     const KeyRange range = visible_keys(x_, options_, b_, i_);
     constexpr std::int64_t kChunk = kKeyBlock * kChunkBlocks;
     BlockTree<State<W>> tree;
-    for (std::int64_t first = range.start; first < range.end; first += kChunk) tree.add(chunk(first, range));
+    // Chunks before the first visible key hold nothing; they are added as whole subtrees, for `start` may be far off.
+    const std::int64_t nothing = (range.first - range.start) / kChunk;
+    for (int level = 48; level-- > 0;)
+      if ((nothing >> level) & 1) tree.add_subtree(State<W>{}, level);
+    for (std::int64_t first = range.start + nothing * kChunk; first < range.end; first += kChunk)
+      tree.add(chunk(first, range));
     const State<W> all = tree.sum();
     for (std::int64_t d = 0; d < head_size_; ++d) {
       T y{};

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
+#include <atomic>
 
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/contraction/driver.h"
@@ -190,29 +190,32 @@ double element_value(DType dtype, const std::byte* at) {
       dtype, [&]<class T>(std::type_identity<T>) { return numerics::to_double(*reinterpret_cast<const T*>(at)); });
 }
 
-// Compares all elements of a small result, else a seeded sample with the first and the last.
+// Compares every element, on all threads: it is done once for each candidate and class of problems.
 std::optional<Difference> check(const void* request) {
   const Problem& p = request_of(request).problem;
-  constexpr std::int64_t most = 512;
-  const std::int64_t elements = p.batch.elements() * p.m * p.n, count = std::min(elements, most);
+  const std::int64_t elements = p.batch.elements() * p.m * p.n;
   const auto size = static_cast<std::int64_t>(size_of(p.c.dtype));
-  std::mt19937_64 generator(1);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t at = i;
-    if (elements > most)
-      at = i == 0   ? 0
-           : i == 1 ? elements - 1
-                    : static_cast<std::int64_t>(generator() % static_cast<std::uint64_t>(elements));
+  const auto compare = [&](std::int64_t at) -> std::optional<Difference> {
     const std::int64_t product = at / (p.m * p.n), m = at / p.n % p.m, n = at % p.n;
     const Problem one = product_of(p, product);
     alignas(8) std::byte want[8];
     define_element(one, m, n, want);
     const std::byte* got = one.c.data + (m * p.c.row + n * p.c.column) * size;
-    if (!std::equal(want, want + size, got))
-      return Difference{fmt::format("[{},{},{}]", product, m, n), element_value(p.c.dtype, got),
-                        element_value(p.c.dtype, want)};
-  }
-  return std::nullopt;
+    if (std::equal(want, want + size, got)) return std::nullopt;
+    return Difference{fmt::format("[{},{},{}]", product, m, n), element_value(p.c.dtype, got),
+                      element_value(p.c.dtype, want)};
+  };
+  std::atomic<std::int64_t> first{elements};  // the first that differs, of those found
+  parallel_for(elements, std::max<std::int64_t>(1, 65536 / p.k), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end && at < first.load(std::memory_order_relaxed); ++at) {
+      if (!compare(at)) continue;
+      std::int64_t known = first.load();
+      while (at < known && !first.compare_exchange_weak(known, at)) {
+      }
+      return;
+    }
+  });
+  return first < elements ? compare(first) : std::nullopt;
 }
 
 }  // namespace

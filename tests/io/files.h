@@ -1,7 +1,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -13,32 +12,11 @@
 
 #include "eadem/base/error.h"
 #include "eadem/io/mapped_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace eadem::io::testing {
 
-/// A new folder, gone with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "eadem-test-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp");
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path write(const std::string& name, std::span<const std::byte> bytes) const {
-    std::ofstream(path_ / name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    return path_ / name;
-  }
-  std::filesystem::path write(const std::string& name, std::string_view text) const {
-    return write(name, std::as_bytes(std::span(text)));
-  }
-  int files() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(path_), {})); }
-
- private:
-  std::filesystem::path path_;
-};
+using eadem::testing::TemporaryFolder;
 
 /// The bytes of values one after the other, as a file has them; strings without their end.
 class Bytes {

@@ -58,15 +58,6 @@ std::vector<float> as_f32(const Tensor& x) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "eadem-test-XXXXXX").string();
-  path_ = mkdtemp(name.data());
-}
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 TinyFiles write_tiny_llama(const std::filesystem::path& where, const TinyOptions& options) {
   Maker maker;
   const bool qwen = options.architecture == "qwen2";

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "eadem/models/config.h"
+#include "tests/support/temporary_folder.h"
 
 namespace eadem::testing {
 
@@ -21,18 +22,5 @@ struct TinyOptions {
 
 /// Writes the files into `where`. 2 layers, 32 wide, 4 heads on 2, a vocabulary of 48.
 TinyFiles write_tiny_llama(const std::filesystem::path& where, const TinyOptions& options);
-
-/// A fresh folder that is removed when the object goes.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace eadem::testing

@@ -145,9 +145,12 @@ Safetensors Safetensors::open(const std::filesystem::path& path, Access access) 
   return parse(MappedFile::open(path, access));
 }
 
-Safetensors Safetensors::open_folder(const std::filesystem::path& folder, Access access) {
-  const std::filesystem::path index = folder / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index)) return open(folder / "model.safetensors", access);
+namespace {
+
+constexpr const char *kIndex = "model.safetensors.index.json", *kWhole = "model.safetensors";
+
+// The shards that an index lists, and the tensors of each.
+std::map<std::string, std::set<std::string>> shards_of(const std::filesystem::path& index) {
   const Json root = read_json(index);
   const JsonView map = JsonView(root, index.string()).at("weight_map");
   if (!map.value().is_object()) map.refuse("must be an object");
@@ -158,9 +161,25 @@ Safetensors Safetensors::open_folder(const std::filesystem::path& folder, Access
       map.at(tensor).refuse("must be the name of a file in the same folder");
     shards[shard].insert(tensor);
   }
+  return shards;
+}
+
+}  // namespace
+
+std::vector<std::string> Safetensors::files_of_folder(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / kIndex)) return {kWhole};
+  std::vector<std::string> names{kIndex};
+  for (const auto& [shard, tensors] : shards_of(folder / kIndex)) names.push_back(shard);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Safetensors Safetensors::open_folder(const std::filesystem::path& folder, Access access) {
+  const std::filesystem::path index = folder / kIndex;
+  if (!std::filesystem::exists(index)) return open(folder / kWhole, access);
   Safetensors result;
   result.name_ = index.string();
-  for (const auto& [shard, wanted] : shards) {
+  for (const auto& [shard, wanted] : shards_of(index)) {
     Safetensors part = open(folder / shard, access);
     for (SafeTensor& tensor : part.tensors_)
       if (!wanted.contains(tensor.name))

@@ -34,6 +34,8 @@ class Safetensors {
   static Safetensors parse(std::shared_ptr<const MappedFile>);
   /// The shards that FOLDER/model.safetensors.index.json lists, or FOLDER/model.safetensors when there is no index.
   static Safetensors open_folder(const std::filesystem::path&, Access = Access::map);
+  /// The names of the files that open_folder reads, sorted: the index and its shards, or the one file.
+  static std::vector<std::string> files_of_folder(const std::filesystem::path&);
 
   /// All tensors, by name.
   const std::vector<SafeTensor>& tensors() const { return tensors_; }

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <vector>
 
+#include "eadem/io/safetensors.h"
 #include "eadem/io/sha256.h"
 #include "eadem/models/load.h"
 #include "eadem/text/tokenizer_bytes.h"
@@ -82,15 +83,12 @@ Tokenizer folder_tokenizer(const std::filesystem::path& folder) {
                                       path.string());
 }
 
-// The files of a folder that a model is made of, by name.
+// The files of a folder that a model is made of, by name: those that the loader reads, and no others.
 std::vector<std::filesystem::path> model_files(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name == "config.json" || name == "tokenizer.json" || name == "tokenizer_config.json" ||
-        name == "model.safetensors.index.json" || entry.path().extension() == ".safetensors")
-      files.push_back(entry.path());
-  }
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
+    if (std::filesystem::exists(folder / name)) files.push_back(folder / name);
+  for (const std::string& name : io::Safetensors::files_of_folder(folder)) files.push_back(folder / name);
   std::sort(files.begin(), files.end());
   return files;
 }

@@ -131,10 +131,11 @@ class Reader {
     const json& added = get(root, "added_tokens");
     if (added.is_null()) return;
     expect(added.is_array(), "added_tokens is not an array");
+    const std::size_t most = data_.tokens.size() + added.size() + 4096;  // of the vocabulary: tokens must not raise it
     for (const json& token : added) {
       const std::string content = text(get(token, "content"), "an added token's content");
       const std::int32_t number = id(get(token, "id"), content);
-      if (static_cast<std::size_t>(number) > data_.tokens.size() + added.size() + 4096)
+      if (static_cast<std::size_t>(number) > most)
         malformed("the id {} of the added token '{}' is far outside the vocabulary", number, content);
       if (flag(token, "single_word", false)) unsupported("the added token '{}' with single_word", content);
       const bool special = flag(token, "special", false);

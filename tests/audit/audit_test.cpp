@@ -69,6 +69,20 @@ TEST_F(Audit, FindsNothingInASoundModel) {
   }
 }
 
+TEST_F(Audit, LookUpThatGuessedNothingIsSkippedAndNotCompared) {
+  audit::Subject s = subject(model_);
+  std::int64_t drafted = 0;
+  s.generate = [&](const std::vector<std::int32_t>&, bool speculative) {
+    return audit::Subject::Generation{Array::from(std::vector<float>(320), {1, 320}), speculative ? drafted : 0};
+  };
+  const std::vector<audit::PropertyResult> idle = audit::audit(s, tokens(12), {}, {});
+  EXPECT_NE(named(idle, "speculation").skipped.find("look-up"), std::string::npos);
+  drafted = 1;
+  const std::vector<audit::PropertyResult> busy = audit::audit(s, tokens(12), {}, {});
+  EXPECT_EQ(named(busy, "speculation").skipped, "");
+  EXPECT_EQ(named(busy, "speculation").compared, named(idle, "speculation").compared + 320);
+}
+
 TEST_F(Audit, NamesAnOrderThatDependsOnThreads) {
   const auto results = with_fault(prim::multiply, [](const Launch& launch, Context&) {
     execute(prim::multiply, launch);

@@ -71,6 +71,8 @@ TEST(Cli, BadUsageAndInputExitWithTwoAndSayWhy) {
   EXPECT_RUN(eadem("generate builtin:tiny -p x --temperature nan"), 2, "temperature");
   EXPECT_RUN(eadem("generate builtin:tiny -p x -n 100000"), 2, "context");
   EXPECT_RUN(eadem("info", "EADEM_TARGET=mmx"), 2, "EADEM_TARGET");
+  for (const char* poison : {"x", "256", "-1", "7f", "1 "})
+    EXPECT_RUN(eadem("info", fmt::format("EADEM_POISON='{}'", poison)), 2, "EADEM_POISON");
   std::ofstream(folder.path() / "bad.gguf") << "GGUF nonsense";
   EXPECT_RUN(eadem("inspect " + f + "/bad.gguf"), 2, "bad.gguf");
   std::ofstream(folder.path() / "bad.trace") << "{\"format\": 3}\n";
@@ -107,6 +109,33 @@ TEST(Cli, InspectShowsEveryFormat) {
     else
       EXPECT_LE(std::exchange(line, "").size(), 100u);
   }
+}
+
+// What a trace holds, and not "0 tensors".
+TEST(Cli, InspectShowsATracesSteps) {
+  const std::string trace = EADEM_SOURCE_DIR "/tests/golden/traces/tiny.trace";
+  const Finished shown = eadem("inspect " + trace);
+  EXPECT_EQ(shown.exit, 0);
+  EXPECT_NE(shown.output.find("SHA-256 of the logits"), std::string::npos) << shown.output;
+  EXPECT_EQ(shown.output.find("tensors"), std::string::npos) << shown.output;
+  const auto json = nlohmann::json::parse(eadem("inspect --json " + trace).output);
+  EXPECT_EQ(json["steps"].size(), json["metadata"]["emitted tokens"].get<std::size_t>());
+  EXPECT_EQ(json["steps"][0]["logits"].get<std::string>().size(), 64u);
+}
+
+// Without a prompt (a text), standard input is read; a terminal there is bad usage, not an empty message.
+TEST(Cli, WhatIsNotGivenComesFromStandardInput) {
+  const std::string generate = EADEM_BINARY " generate builtin:tiny -n 3 --json";
+  const Finished given = shell(generate + " -p 'the word'");
+  EXPECT_EQ(given.exit, 0);
+  const auto tokens = nlohmann::json::parse(given.output)["ids"];
+  EXPECT_EQ(nlohmann::json::parse(shell("printf 'the word' | " + generate).output)["ids"], tokens);
+  EXPECT_RUN(shell("printf 'the word' | " EADEM_BINARY " tokenize builtin:tiny"), 0, "tokens");
+  const auto at_terminal = [](const std::string& arguments) {
+    return shell("script -qec '" EADEM_BINARY " " + arguments + "' /dev/null < /dev/null");
+  };
+  EXPECT_RUN(at_terminal("generate builtin:tiny"), 2, "--prompt is required");
+  EXPECT_RUN(at_terminal("tokenize builtin:tiny"), 2, "TEXT is required");
 }
 
 class CliTrace : public ::testing::Test {
@@ -161,6 +190,21 @@ TEST_F(CliTrace, InterruptionLeavesNoTrace) {
                               " ]; do sleep 0.02; done; kill -INT $pid; wait $pid";
   const Finished run = shell("bash -c '" + command + "'");
   EXPECT_EQ(run.exit, 130) << run.output;
+  EXPECT_FALSE(fs::exists(path("t")));
+}
+
+// A first SIGINT is heard within a long prefill (minutes of it: the definition, in f64), and leaves nothing.
+TEST_F(CliTrace, InterruptionDuringPrefill) {
+  const std::string command = "EADEM_TARGET=scalar " EADEM_BINARY
+                              " generate builtin:tiny --dtype f64 --raw -p \"$(printf \"%02000d\" 7)\" -n 4 --trace " +
+                              path("t") + " > " + path("out") + " 2>&1 & pid=$!; while ! ls " + path("") +
+                              " | grep -q ^t; do sleep 0.02; done; sleep 0.3; kill -INT $pid; wait $pid";
+  const auto start = std::chrono::steady_clock::now();
+  std::ofstream(path("run.sh")) << command << "\n";
+  const Finished run = shell("bash " + path("run.sh"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_EQ(run.exit, 130) << run.output << slurp(path("out"));
+  EXPECT_EQ(slurp(path("out")), "\neadem: interrupted; no trace was written\n") << "text came out: prefill was over";
   EXPECT_FALSE(fs::exists(path("t")));
 }
 

@@ -194,8 +194,12 @@ class Auditor {
     check("guesses taken back", form);
     if (!subject_.generate) return;
     show("prompt look-up");
-    const Array plain = subject_.generate(tokens_, false), ahead = subject_.generate(tokens_, true);
-    add(compare({plain, {}, {}}, {ahead, {}, {}}), "prompt look-up");
+    const Subject::Generation plain = subject_.generate(tokens_, false), ahead = subject_.generate(tokens_, true);
+    // Where nothing was guessed, both runs were one: nothing was shown of look-up.
+    if (ahead.drafted == 0)
+      current_.skipped = "prompt look-up: it guessed nothing in this text";
+    else
+      add(compare({plain.logits, {}, {}}, {ahead.logits, {}, {}}), "prompt look-up");
   }
 
   // Each candidate wherever it can run; one that differs from the definition is refused by the tuner, by name.

@@ -17,9 +17,13 @@ struct Subject {
   std::function<Evaluation(const std::vector<std::int32_t>&, const Form&)> evaluate;
   /// Runs the tokens in a fresh process whose new memory is filled with `poison` (-1: not); null: skipped.
   std::function<Evaluation(const std::vector<std::int32_t>&, const Evaluation& like, int poison)> evaluate_elsewhere;
-  /// Generates greedily after the tokens, with and without prompt look-up; the logits of each emitted token. Null:
-  /// skipped.
-  std::function<Array(const std::vector<std::int32_t>&, bool speculative)> generate;
+  /// What was generated greedily: the logits of each emitted token, and how many tokens look-up guessed.
+  struct Generation {
+    Array logits;
+    std::int64_t drafted = 0;
+  };
+  /// Generates after the tokens, with and without prompt look-up. Null: skipped.
+  std::function<Generation(const std::vector<std::int32_t>&, bool speculative)> generate;
 };
 
 /// What one property showed.

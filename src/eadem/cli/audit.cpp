@@ -128,13 +128,15 @@ audit::Subject subject_of(const text::LoadedModel& loaded, const AuditOptions& o
     const std::int64_t room = loaded.model.config().context - static_cast<std::int64_t>(tokens.size());
     std::vector<float> logits;
     const std::vector<std::vector<std::int32_t>> prompts{tokens};
-    text::generate(loaded.model, prompts,
-                   {.max_tokens = std::min<std::int64_t>(room, 48), .sampling = {}, .speculate = speculative ? 8 : 0},
-                   [&](const text::Emission& e) {
-                     logits.insert(logits.end(), e.logits.begin(), e.logits.end());
-                     return true;
-                   });
-    return Array::from(logits, {static_cast<std::int64_t>(logits.size()) / subject.vocabulary, subject.vocabulary});
+    const text::GenerateStatistics statistics = text::generate(
+        loaded.model, prompts,
+        {.max_tokens = std::min<std::int64_t>(room, 48), .sampling = {}, .speculate = speculative ? 8 : 0},
+        [&](const text::Emission& e) {
+          logits.insert(logits.end(), e.logits.begin(), e.logits.end());
+          return true;
+        });
+    const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / subject.vocabulary;
+    return audit::Subject::Generation{Array::from(logits, {rows, subject.vocabulary}), statistics.drafted};
   };
   return subject;
 }

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "eadem/base/parallel.h"
 #include "eadem/cli/commands.h"
@@ -24,7 +23,8 @@ namespace eadem::cli {
 namespace {
 
 struct GenerateCommand {
-  std::string model, prompt, system, dtype = "bf16", trace;
+  std::string model, system, dtype = "bf16", trace;
+  std::optional<std::string> prompt;
   text::GenerateOptions options;
   std::int64_t max_tokens = 256;
   bool max_tokens_given = false, from_stdin = false, raw = false, no_mmap = false, json = false, ignore_end = false;
@@ -94,8 +94,7 @@ void report(const GenerateCommand& command, const text::GenerateStatistics& s, c
 }
 
 int generate(GenerateCommand command) {
-  std::string prompt = command.prompt;
-  if (command.from_stdin) prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+  const std::string prompt = given_or_piped(command.prompt, command.from_stdin, "--prompt");
   ProgressLine progress;
   progress.show("loading " + command.model);
   const text::LoadedModel loaded =
@@ -106,9 +105,9 @@ int generate(GenerateCommand command) {
   command.options.max_tokens =
       command.max_tokens_given ? command.max_tokens : std::clamp<std::int64_t>(room, 0, command.max_tokens);
 
+  const InterruptScope interrupt;
   std::unique_ptr<io::TraceWriter> trace;
   if (!command.trace.empty()) trace = std::make_unique<io::TraceWriter>(command.trace, header_of(command, tokens));
-  const InterruptScope interrupt;
   text::StreamDecoder decoder(loaded.tokenizer);
   std::string text;
   std::vector<std::int32_t> ids;
@@ -124,15 +123,18 @@ int generate(GenerateCommand command) {
     }
   };
   const std::vector<std::vector<std::int32_t>> prompts{tokens};
-  const text::GenerateStatistics statistics =
-      text::generate(loaded.model, prompts, command.options, [&](const text::Emission& e) {
-        if (interrupt.interrupted()) return false;
-        if (trace) trace->add({e.token, digest_of(e.logits)});
-        ids.push_back(e.token);
-        const bool ends = !command.ignore_end && loaded.tokenizer.ends_generation(e.token);
-        if (!ends) show(decoder.push(e.token));
-        return !ends;
-      });
+  text::GenerateStatistics statistics;
+  try {
+    statistics = text::generate(loaded.model, prompts, command.options, [&](const text::Emission& e) {
+      if (trace) trace->add({e.token, digest_of(e.logits)});
+      ids.push_back(e.token);
+      const bool ends = !command.ignore_end && loaded.tokenizer.ends_generation(e.token);
+      if (!ends) show(decoder.push(e.token));
+      return !ends;
+    });
+  } catch (const Interrupted&) {
+    progress.clear();
+  }
   show(decoder.finish());
   if (interrupt.interrupted()) {
     fmt::print(stderr, "\neadem: interrupted{}\n", trace ? "; no trace was written" : "");
@@ -241,7 +243,8 @@ void add_generate(CLI::App& app, Body& run) {
   CLI::App* command = app.add_subcommand("generate", "Generate text; the same text every time, everywhere");
   command->footer("Example: eadem generate model.gguf --prompt \"Why is the sky blue?\" --trace sky.trace");
   command->add_option("MODEL", c->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
-  CLI::Option* prompt = command->add_option("--prompt,-p", c->prompt, "What the user says");
+  CLI::Option* prompt =
+      command->add_option("--prompt,-p", c->prompt, "What the user says (default: standard input, if piped)");
   prompt->excludes(command->add_flag("--stdin", c->from_stdin, "Read the prompt from standard input"));
   command->add_option("--system", c->system, "The system message (default: the model's own)");
   command->add_flag("--raw", c->raw, "Continue the prompt as it is, without the chat template");

@@ -55,13 +55,14 @@ struct TensorRow {
 };
 
 struct Report {
-  std::string format;
-  std::vector<std::pair<std::string, Json>> metadata;
-  std::vector<TensorRow> tensors;
+  std::string format, holds = {};  // "trace", "12 emitted tokens, 9 prompt tokens"; empty: tensors
+  std::vector<std::pair<std::string, Json>> metadata = {};
+  std::vector<TensorRow> tensors = {};
+  std::vector<std::pair<std::int64_t, std::string>> steps = {};  // of a trace: token and digest of its logits
 };
 
 Report inspect_gguf(const io::GgufFile& file) {
-  Report report{fmt::format("GGUF version {}", file.version()), {}, {}};
+  Report report{fmt::format("GGUF version {}", file.version())};
   for (const auto& [key, value] : file.metadata()) report.metadata.emplace_back(key, value_as_json(value));
   for (const io::GgufTensor& t : file.tensors())
     report.tensors.push_back({t.name, std::string(io::layout_of(t.type).name), t.shape, t.offset, t.bytes.size()});
@@ -69,7 +70,7 @@ Report inspect_gguf(const io::GgufFile& file) {
 }
 
 Report inspect_safetensors(const io::Safetensors& file) {
-  Report report{"safetensors", {}, {}};
+  Report report{"safetensors"};
   for (const auto& [key, value] : file.metadata()) report.metadata.emplace_back(key, value);
   for (const io::SafeTensor& t : file.tensors())
     report.tensors.push_back({t.name, std::string(name_of(t.dtype)), t.shape, t.offset, t.bytes.size()});
@@ -78,18 +79,24 @@ Report inspect_safetensors(const io::Safetensors& file) {
 
 Report inspect_trace(const io::Trace& trace) {
   const io::TraceHeader& h = trace.header;
-  Report report{"trace", {}, {}};
+  Report report{"trace", fmt::format("{} prompt tokens, {} emitted", h.settings.prompt.size(), trace.steps.size())};
   report.metadata = {{"numerics", h.numerics},
                      {"model", h.model},
                      {"model_sha256", h.model_sha256},
                      {"dtype", h.settings.dtype},
                      {"prompt tokens", h.settings.prompt.size()},
                      {"temperature", h.settings.temperature},
+                     {"top_k", h.settings.top_k},
+                     {"top_p", h.settings.top_p},
+                     {"min_p", h.settings.min_p},
+                     {"repetition_penalty", h.settings.repetition_penalty},
                      {"seed", h.settings.seed},
+                     {"max_tokens", h.settings.max_tokens},
                      {"cpu", h.machine.cpu},
                      {"target", h.machine.target},
                      {"threads", h.machine.threads},
                      {"emitted tokens", trace.steps.size()}};
+  for (const io::TraceStep& step : trace.steps) report.steps.emplace_back(step.token, step.logits);
   return report;
 }
 
@@ -114,6 +121,7 @@ int inspect(const InspectOptions& options) {
               {"tensors", Json::array()},
               {"bytes", total}};
     for (const auto& [key, value] : report.metadata) json["metadata"][key] = value;
+    for (const auto& [token, digest] : report.steps) json["steps"].push_back({{"token", token}, {"logits", digest}});
     for (const TensorRow& t : report.tensors)
       json["tensors"].push_back({{"name", t.name},
                                  {"type", t.type},
@@ -123,8 +131,10 @@ int inspect(const InspectOptions& options) {
     io::write_output(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return kGood;
   }
-  std::string text = fmt::format("{}: {}, {} tensors, {:.1f} MB\n\n", options.path, report.format,
-                                 report.tensors.size(), static_cast<double>(total) * 1e-6);
+  const std::string holds = report.holds.empty() ? fmt::format("{} tensors, {:.1f} MB", report.tensors.size(),
+                                                               static_cast<double>(total) * 1e-6)
+                                                 : report.holds;
+  std::string text = fmt::format("{}: {}, {}\n\n", options.path, report.format, holds);
   std::vector<std::vector<std::string>> rows;
   for (const auto& [key, value] : report.metadata) {
     std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -140,6 +150,12 @@ int inspect(const InspectOptions& options) {
     for (const TensorRow& t : report.tensors)
       rows.push_back({io::printable(t.name), t.type, fmt::format("{}", t.shape), std::to_string(t.offset),
                       std::to_string(t.bytes)});
+    text += table(rows);
+  }
+  if (!report.steps.empty()) {
+    rows = {{">step", ">token", "SHA-256 of the logits"}};
+    for (std::size_t i = 0; i < report.steps.size(); ++i)
+      rows.push_back({std::to_string(i), std::to_string(report.steps[i].first), report.steps[i].second});
     text += table(rows);
   }
   io::write_output(text);

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "eadem/base/error.h"
+#include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/cli/commands.h"
 #include "eadem/cli/terminal.h"
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
   }
   try {
     set_threads(thread_count);
-    kernels::active_target();  // an EADEM_TARGET that cannot be is an error now, not inside a kernel
+    kernels::active_target();  // what the environment asks for in vain is an error now, not in the midst of things
+    poison();
     return body();
   } catch (const io::ClosedPipeError&) {
     return cli::kGood;  // the reader has seen enough

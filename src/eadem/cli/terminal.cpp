@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iostream>
+#include <iterator>
 #include <thread>
 
 #include "eadem/base/error.h"
@@ -54,6 +56,13 @@ DType compute_dtype(const std::string& name) {
   if (name == "f32") return DType::f32;
   if (name == "f64") return DType::f64;
   fail<ValueError>("--dtype must be bf16, f32 or f64, got '{}'", name);
+}
+
+std::string given_or_piped(const std::optional<std::string>& given, bool from_stdin, std::string_view option) {
+  if (given && !from_stdin) return *given;
+  if (!from_stdin && isatty(STDIN_FILENO))
+    fail<ValueError>("{} is required where standard input is a terminal", option);
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
 void write_verdict(std::string_view text) {
@@ -118,6 +127,9 @@ InterruptScope::~InterruptScope() {
 }
 bool InterruptScope::interrupted() const {
   return interrupt_seen != 0;
+}
+void InterruptScope::observe(const Primitive&, std::span<const Array>) {
+  if (interrupted()) throw Interrupted();
 }
 
 }  // namespace eadem::cli

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "eadem/cli/commands.h"
 #include "eadem/cli/terminal.h"
@@ -14,7 +13,8 @@ namespace eadem::cli {
 namespace {
 
 struct TokenizeOptions {
-  std::string model, text;
+  std::string model;
+  std::optional<std::string> text;
   std::vector<std::int32_t> ids;
   bool from_stdin = false, special = false, json = false;
 };
@@ -28,10 +28,9 @@ int decode(const text::Tokenizer& tokenizer, const TokenizeOptions& options) {
 }
 
 int tokenize(const TokenizeOptions& options) {
+  if (!options.ids.empty()) return decode(text::load_tokenizer(options.model), options);
+  const std::string text = given_or_piped(options.text, options.from_stdin, "TEXT");
   const text::Tokenizer tokenizer = text::load_tokenizer(options.model);
-  if (!options.ids.empty()) return decode(tokenizer, options);
-  std::string text = options.text;
-  if (options.from_stdin) text.assign(std::istreambuf_iterator<char>(std::cin), {});
   const std::vector<std::int32_t> ids = tokenizer.encode(text, {.add_special = true, .parse_special = options.special});
   if (options.json) {
     using Json = nlohmann::ordered_json;
@@ -61,7 +60,7 @@ void add_tokenize(CLI::App& app, Body& run) {
   command->footer(
       "Example: eadem tokenize model.gguf \"Hello, world\"\n         eadem tokenize model.gguf --ids 1 2 3");
   command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
-  CLI::Option* text = command->add_option("TEXT", options->text, "The text");
+  CLI::Option* text = command->add_option("TEXT", options->text, "The text (default: standard input, if piped)");
   CLI::Option* stdin_flag = command->add_flag("--stdin", options->from_stdin, "Read the text from standard input");
   CLI::Option* ids = command->add_option("--ids", options->ids, "Decode these ids instead");
   text->excludes(stdin_flag)->excludes(ids);

@@ -160,6 +160,25 @@ TEST_P(Laws, VmapIsStackedSlices) {
   expect_same(batched, std::pair(stack(values), stack(gradients)));
 }
 
+TEST_P(Laws, SlicesThatMeetAndPartsThatAreNotSliced) {
+  const Array x = random(26, {6, 3}, dtype()), w = random(27, {6, 3}, dtype());
+  const auto part = [](const Array& a, std::int64_t begin, std::int64_t end) { return slice_axis(a, 0, {begin, end}); };
+  // The same sum of contributions to each element, from slices kept as windows and from padded ones.
+  const auto sliced = [&](const Array& a) {
+    return sum(part(a, 4, 5) * part(w, 0, 1), {0, 1}) + sum(part(a, 0, 2) * part(w, 2, 4), {0, 1}) +
+           sum(part(a, 1, 4) * part(w, 0, 3), {0, 1}) + sum(a * w, {0, 1}) + sum(part(a, 5, 6) * 3.0, {0, 1});
+  };
+  const auto placed = [&](const Array& v, std::int64_t begin) {
+    return pad(v, zeros({}, dtype()), {begin, 0}, {6 - begin - v.shape()[0], 0});
+  };
+  const auto padded = [&](const Array& a) {
+    return sum(a * placed(part(w, 0, 1), 4), {0, 1}) + sum(a * placed(part(w, 2, 4), 0), {0, 1}) +
+           sum(a * placed(part(w, 0, 3), 1), {0, 1}) + sum(a * w, {0, 1}) +
+           sum(a * placed(full({1, 3}, 3, dtype()), 5), {0, 1});
+  };
+  expect_same(grad(sliced)(x), grad(padded)(x));
+}
+
 TEST_P(Laws, RematIsPlain) {
   const Layer layer{random(14, {6, 6}, dtype()), random(15, {6}, dtype())};
   const Array x = random(16, {3, 6}, dtype());

@@ -37,9 +37,12 @@ class Point {
 /// the calls, and is rounded once; so it is never -0.
 class Accumulator {
  public:
-  bool empty() const { return !wide_ && few_.empty(); }
+  bool empty() const { return !wide_ && few_.empty() && windows_.empty(); }
   /// Adds a contribution of the value's dtype. `canonical`: it is known not to hold -0.
   void add(const Array& contribution, bool canonical);
+  /// Adds a contribution that is +0 but for elements [start, start + its extent) of one axis; it holds no -0. Windows
+  /// that do not meet are kept until they are one array, so that a value sliced n times costs no n arrays of its size.
+  void add_window(const Array& contribution, int axis, std::int64_t start, const Shape& shape);
   /// Adds what another accumulator of the value holds: takes it over when this one is empty.
   void append(const Accumulator& other, DType dtype);
   /// A sum handed on from elsewhere, in wide_dtype of the value's.
@@ -54,8 +57,16 @@ class Accumulator {
     Array array;
     bool canonical;
   };
+  struct Window {
+    std::int64_t start;
+    Array array;
+  };
   void widen(DType dtype);
+  void join_windows();
 
+  std::vector<Window> windows_;  // ascending, all along window_axis_ of an array of window_shape_; before all others
+  int window_axis_ = 0;
+  Shape window_shape_;
   std::vector<Contribution> few_;  // up to two are added by one plain addition
   std::optional<Array> wide_;
 };
@@ -85,6 +96,8 @@ class Vjp : public Point {
   /// The same for a contribution that never holds -0: rearranged cotangents, gated products, exact sums, contractions
   /// to f32 and f64. (What is rounded to 16 bits from a wider negative may be -0.)
   void add_canonical(std::size_t operand, const Array& contribution) { contribute(operand, contribution, true); }
+  /// The same for one that is +0 but for elements [start, start + its extent) of one axis of the operand.
+  virtual void add_window(std::size_t operand, const Array& contribution, int axis, std::int64_t start) = 0;
   /// What run_saving kept.
   virtual const Arrays& saved() const = 0;
   /// For higher-order primitives, which hand accumulators on as they are: that of a result, and that of an operand.

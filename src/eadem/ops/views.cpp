@@ -234,6 +234,12 @@ void slice_vjp(Vjp& g) {
     interior.push_back(step - 1);
     high.push_back(size == 0 ? 0 : extents[i] - std::max(a.start[i], last) - 1);
   }
+  // Whole but for a run along one axis, as when a loop takes layer after layer.
+  int cut = -1, cuts = 0;
+  for (int i = 0; i < extents.rank(); ++i)
+    if (a.size[i] != extents[i] || a.step[i] < 0) cut = i, ++cuts;
+  if (cuts == 1 && a.size[cut] > 0 && (a.size[cut] == 1 || a.step[cut] == 1))
+    return g.add_window(0, g.ct(), cut, a.start[cut]);
   const Array ct = backward.empty() ? g.ct() : reverse(g.ct(), backward);
   g.add_canonical(0, pad(ct, zeros({}, ct.dtype()), low, high, interior));
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -44,7 +45,47 @@ Accumulator Accumulator::from_wide(const Array& sum) {
   return accumulator;
 }
 
+void Accumulator::add_window(const Array& contribution, int axis, std::int64_t start, const Shape& shape) {
+  const auto end_of = [&](const Window& window) { return window.start + window.array.shape()[axis]; };
+  const auto next = std::find_if(windows_.begin(), windows_.end(), [&](const Window& w) { return w.start >= start; });
+  const std::int64_t end = start + contribution.shape()[axis];
+  const bool apart = windows_.empty() || (window_axis_ == axis && (next == windows_.end() || end <= next->start) &&
+                                          (next == windows_.begin() || end_of(*(next - 1)) <= start));
+  if (!wide_ && few_.empty() && apart) {
+    windows_.insert(next, {start, contribution});
+    window_axis_ = axis;
+    window_shape_ = shape;
+    return;
+  }
+  Shape low = Shape::filled(shape.rank(), 0), high = low;
+  low[axis] = start;
+  high[axis] = shape[axis] - end;
+  add(pad(contribution, zeros({}, contribution.dtype()), low, high), true);
+}
+
+void Accumulator::join_windows() {
+  if (windows_.empty()) return;
+  Arrays parts;
+  std::int64_t covered = 0;
+  const auto fill_to = [&](std::int64_t end) {
+    if (end == covered) return;
+    Shape gap = window_shape_;
+    gap[window_axis_] = end - covered;
+    parts.push_back(zeros(gap, windows_[0].array.dtype()));
+  };
+  for (const Window& window : windows_) {
+    fill_to(window.start);
+    parts.push_back(window.array);
+    covered = window.start + window.array.shape()[window_axis_];
+  }
+  fill_to(window_shape_[window_axis_]);
+  const Array joined = parts.size() == 1 ? parts[0] : concatenate(parts, window_axis_);
+  windows_.clear();
+  few_.push_back({joined, true});
+}
+
 void Accumulator::add(const Array& contribution, bool canonical) {
+  join_windows();
   if (wide_) {
     wide_ = *wide_ + convert(contribution, wide_->dtype());
     return;
@@ -58,6 +99,7 @@ void Accumulator::append(const Accumulator& other, DType dtype) {
     *this = other;
     return;
   }
+  join_windows();
   if (!wide_) widen(dtype);
   wide_ = *wide_ + other.wide(dtype);
 }
@@ -72,6 +114,11 @@ void Accumulator::widen(DType dtype) {
 }
 
 Array Accumulator::rounded(DType dtype) const {
+  if (!windows_.empty()) {
+    Accumulator copy = *this;
+    copy.join_windows();
+    return copy.rounded(dtype);
+  }
   if (wide_) return convert(*wide_, dtype);
   const auto& [first, canonical] = few_[0];
   const Array start = canonical || (few_.size() == 2 && few_[1].canonical) ? first : without_negative_zero(first);
@@ -80,6 +127,7 @@ Array Accumulator::rounded(DType dtype) const {
 
 Array Accumulator::wide(DType dtype) const {
   Accumulator copy = *this;
+  copy.join_windows();
   if (!copy.wide_) copy.widen(dtype);
   return *copy.wide_;
 }

@@ -32,6 +32,11 @@ class Reversal final : public Vjp {
     }
     return *rounded_[i];
   }
+  void add_window(std::size_t i, const Array& contribution, int axis, std::int64_t start) override {
+    if (!wants(i)) return;
+    check_canonical(equation_.primitive->name, contribution);
+    accumulators_[at(equation_.operands[i])].add_window(contribution, axis, start, in(i).shape());
+  }
   const Arrays& saved() const override { return saved_; }
   const Accumulator& result_accumulator(std::size_t i) const override {
     return accumulators_[at(equation_.results[i])];

@@ -55,8 +55,27 @@ std::string slurp(const fs::path& path) {
 
 TEST(Cli, HelpHasAnExampleEverywhere) {
   EXPECT_RUN(eadem("--help"), 0, "Example: eadem");
-  for (const char* command : {"info", "inspect", "tokenize", "generate", "verify", "diff", "audit", "evaluate"})
+  for (const char* command :
+       {"info", "inspect", "tokenize", "generate", "verify", "diff", "audit", "evaluate", "reproduce"})
     EXPECT_RUN(eadem(std::string(command) + " --help"), 0, "Example: eadem");
+}
+
+TEST(Cli, ReproducesFlax4629) {
+  const Finished run = eadem("reproduce flax-4629 --json");
+  EXPECT_EQ(run.exit, 0) << run.output;
+  const auto json = nlohmann::json::parse(run.output);
+  EXPECT_TRUE(json["holds"]);
+  std::int64_t compared = 0;
+  for (const auto& row : json["comparisons"]) {
+    EXPECT_EQ(row["differing"], 0) << row;
+    compared += row["compared"].get<std::int64_t>();
+  }
+  EXPECT_GE(compared, 4 * 3 * 64 * 8);
+  EXPECT_TRUE(json["tuner"]["refused"]);
+  ASSERT_FALSE(json["tuner"]["refusals"].empty());
+  EXPECT_EQ(json["tuner"]["refusals"][0]["candidate"], "contraction/planted-14-percent-off");
+  EXPECT_RUN(eadem("reproduce flax-4629"), 0, "Verdict: the same bits in every form.");
+  EXPECT_RUN(eadem("reproduce"), 2, "subcommand");
 }
 
 TEST(Cli, BadUsageAndInputExitWithTwoAndSayWhy) {

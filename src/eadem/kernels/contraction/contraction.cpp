@@ -165,6 +165,16 @@ void run_static_choice(const Request& request) {
   run_engine(e, request, request.problem, default_blocking(e, request.problem, threads()));
 }
 
+void run_planted(const void* request) {
+  const Problem& p = request_of(request).problem;
+  run_static_choice(request_of(request));
+  visit_floating(p.c.dtype, [&]<class T>(std::type_identity<T>) {
+    T* c = reinterpret_cast<T*>(p.c.data);
+    for (std::int64_t i = 0; i < p.batch.elements() * p.m * p.n; ++i)
+      c[i] = numerics::round_to<T>(numerics::to_double(c[i]) * (8.185 / 7.165));
+  });
+}
+
 // ---- what the tuner needs
 
 std::string key_of(const void* request) {
@@ -223,6 +233,11 @@ std::optional<Difference> check(const void* request) {
 Tuner& contraction_tuner() {
   static Tuner tuner("contraction", kCandidates, key_of, check);
   return tuner;
+}
+
+const Candidate& planted_candidate() {
+  static constexpr Candidate planted{"planted-14-percent-off", [](const void*) { return tuning(); }, run_planted};
+  return planted;
 }
 
 void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed) {

@@ -8,6 +8,7 @@
 namespace eadem::kernels {
 
 class Tuner;
+struct Candidate;
 
 /// c[.., m, n] = sum over k of a[.., m, k] b[.., k, n] (+ bias[n]), bit-equal to numerics::matmul.
 ///
@@ -18,5 +19,9 @@ void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const
 
 /// The candidates of this family: engines, blockings, operands in place or exchanged.
 Tuner& contraction_tuner();
+
+/// A candidate that is wrong on purpose: each element is 8.185 / 7.165 of the right one, as of the kernel that XLA's
+/// autotuner admitted in flax issue 4629. For showing that the tuner refuses it; it is offered only while tuning.
+const Candidate& planted_candidate();
 
 }  // namespace eadem::kernels

@@ -1,0 +1,90 @@
+#include "eadem/nn/attention.h"
+
+#include "eadem/ops/ops.h"
+
+namespace eadem::nn {
+namespace {
+
+std::int64_t head_size_of(std::int64_t features, std::int64_t heads, const MultiHeadAttentionOptions& options) {
+  const std::int64_t all = options.qkv_features ? options.qkv_features : features;
+  if (heads < 1 || all < 1 || all % heads != 0)
+    fail<ValueError>("[MultiHeadAttention] features of all heads, {}, must be a multiple of the {} heads", all, heads);
+  const std::int64_t kv_heads = options.kv_heads ? options.kv_heads : heads;
+  if (kv_heads < 1 || heads % kv_heads != 0)
+    fail<ValueError>("[MultiHeadAttention] {} heads must be a multiple of the {} key heads", heads, kv_heads);
+  return all / heads;
+}
+
+LinearOptions projection(const MultiHeadAttentionOptions& o) {
+  return {o.use_bias, o.dtype, o.param_dtype, o.kernel_init, o.bias_init};
+}
+
+std::optional<LayerNorm> head_norm(std::int64_t head_size, Rngs& rngs, const MultiHeadAttentionOptions& o) {
+  if (!o.normalize_qk) return std::nullopt;
+  return LayerNorm(head_size, rngs, {.use_bias = false, .dtype = o.dtype, .param_dtype = o.param_dtype});
+}
+
+// A mask or bias that broadcasts to [batch.., heads, queries, keys], with the batch axes as one.
+std::optional<Array> four_axes(const std::optional<Array>& x, const Shape& batch, std::int64_t rows) {
+  if (!x) return x;
+  if (x->rank() > batch.rank() + 3)
+    fail<ShapeError>("[attention] a mask or bias has at most {} axes here, got {}", batch.rank() + 3, x->type());
+  Shape shape = x->shape();
+  while (shape.rank() < batch.rank() + 3) shape.insert(0, 1);
+  Array y = reshape(*x, shape);
+  bool same = true;
+  for (int axis = 0; axis < batch.rank(); ++axis) same &= shape[axis] == 1;
+  if (!same) {
+    for (int axis = 0; axis < batch.rank(); ++axis) shape[axis] = batch[axis];
+    y = broadcast_to(y, shape);
+  }
+  const int rank = shape.rank();
+  return reshape(y, {same ? 1 : rows, shape[rank - 3], shape[rank - 2], shape[rank - 1]});
+}
+
+}  // namespace
+
+Array dot_product_attention(const Array& q, const Array& k, const Array& v, const AttendOptions& options) {
+  if (q.rank() < 3 || k.rank() != q.rank() || v.rank() != q.rank())
+    fail<ShapeError>("[dot_product_attention] q, k and v must be [batch.., length, heads, D], got {}, {} and {}",
+                     q.type(), k.type(), v.type());
+  Shape batch = q.shape();
+  for (int i = 0; i < 3; ++i) batch.pop_back();
+  const std::int64_t rows = batch.elements();
+  const auto heads_first = [&](const Array& x) {
+    const int rank = x.rank();
+    const Array flat = reshape(x, {rows, x.shape()[rank - 3], x.shape()[rank - 2], x.shape()[rank - 1]});
+    return transpose(flat, {0, 2, 1, 3});
+  };
+  AttentionArguments arguments;
+  if (options.causal) arguments.causal = Causal::lower_right;
+  arguments.mask = four_axes(options.mask, batch, rows);
+  arguments.bias = four_axes(options.bias, batch, rows);
+  const Array y = attention(heads_first(q), heads_first(k), heads_first(v), arguments);
+  return reshape(transpose(y, {0, 2, 1, 3}), q.shape());
+}
+
+MultiHeadAttention::MultiHeadAttention(std::int64_t features, std::int64_t heads, Rngs& rngs,
+                                       const MultiHeadAttentionOptions& o)
+    : query({features}, {heads, head_size_of(features, heads, o)}, rngs, projection(o)),
+      key({o.in_kv_features ? o.in_kv_features : features},
+          {o.kv_heads ? o.kv_heads : heads, head_size_of(features, heads, o)}, rngs, projection(o)),
+      value({o.in_kv_features ? o.in_kv_features : features},
+            {o.kv_heads ? o.kv_heads : heads, head_size_of(features, heads, o)}, rngs, projection(o)),
+      query_norm(head_norm(head_size_of(features, heads, o), rngs, o)),
+      key_norm(head_norm(head_size_of(features, heads, o), rngs, o)),
+      out({heads, head_size_of(features, heads, o)}, {o.out_features ? o.out_features : features}, rngs, projection(o),
+          {-2, -1}),
+      dtype(o.dtype) {}
+
+Array MultiHeadAttention::operator()(const Array& queries, const Array& keys, const Array& values,
+                                     const AttendOptions& options) const {
+  Array q = query(queries), k = key(keys);
+  const Array v = value(values);
+  if (query_norm) q = (*query_norm)(q);
+  if (key_norm) k = (*key_norm)(k);
+  const DType t = compute_dtype("MultiHeadAttention", dtype, q, promote(k.dtype(), v.dtype()));
+  return out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), options));
+}
+
+}  // namespace eadem::nn

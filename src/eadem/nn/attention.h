@@ -1,0 +1,53 @@
+#pragma once
+
+#include "eadem/nn/linear.h"
+#include "eadem/nn/normalization.h"
+
+namespace eadem::nn {
+
+struct MultiHeadAttentionOptions {
+  std::int64_t qkv_features = 0;    ///< of all heads together; 0: the input's
+  std::int64_t out_features = 0;    ///< 0: the input's
+  std::int64_t in_kv_features = 0;  ///< of the keys' and values' input; 0: the input's
+  std::int64_t kv_heads = 0;        ///< fewer key heads than heads: grouped queries; 0: as many
+  bool use_bias = true;
+  bool normalize_qk = false;  ///< LayerNorm over each head's queries and keys. Source: Dehghani et al., ViT-22B, 2023
+  std::optional<DType> dtype = {};
+  DType param_dtype = DType::f32;
+  Initializer kernel_init = lecun_normal(), bias_init = zeros_init();
+};
+
+struct AttendOptions {
+  bool causal = false;             ///< lower right: the last query sees every key
+  std::optional<Array> mask = {};  ///< bool, True = visible; broadcasts to [batch.., heads, queries, keys]
+  std::optional<Array> bias = {};  ///< added to the scores; broadcasts to the same
+};
+
+/// Multi-head attention, as flax.nnx.MultiHeadAttention: inputs [batch.., length, features]. A query that sees no key
+/// gives +0 before the output's projection (Flax: the mean of the values).
+struct MultiHeadAttention {
+  LinearGeneral query, key, value;
+  std::optional<LayerNorm> query_norm, key_norm;
+  LinearGeneral out;
+  std::optional<DType> dtype;
+
+  MultiHeadAttention(std::int64_t features, std::int64_t heads, Rngs& rngs,
+                     const MultiHeadAttentionOptions& options = {});
+  /// Self-attention.
+  Array operator()(const Array& x, const AttendOptions& options = {}) const { return (*this)(x, x, x, options); }
+  /// Queries from one input, keys and values from another.
+  Array operator()(const Array& x, const Array& context, const AttendOptions& options = {}) const {
+    return (*this)(x, context, context, options);
+  }
+  Array operator()(const Array& queries, const Array& keys, const Array& values, const AttendOptions& options) const;
+  static void fields(auto& m, auto f) {
+    f("query", m.query), f("key", m.key), f("value", m.value), f("query_norm", m.query_norm);
+    f("key_norm", m.key_norm), f("out", m.out), f("dtype", m.dtype);
+  }
+};
+
+/// softmax(q k^T / sqrt D) v for q [batch.., Lq, heads, D] and k, v [batch.., Lk, kv heads, D]: [batch.., Lq, heads,
+/// D].
+Array dot_product_attention(const Array& q, const Array& k, const Array& v, const AttendOptions& options = {});
+
+}  // namespace eadem::nn

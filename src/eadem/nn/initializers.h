@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+
+#include "eadem/array/array.h"
+
+namespace eadem::nn {
+
+/// Makes a parameter of a shape and floating dtype from a key.
+using Initializer = std::function<Array(const Array& key, const Shape& shape, DType dtype)>;
+
+Initializer zeros_init();
+Initializer ones_init();
+Initializer constant_init(double value);
+/// Normal numbers times `deviation`.
+Initializer normal_init(double deviation = 1e-2);
+/// Uniform numbers in [0, scale).
+Initializer uniform_init(double scale = 1e-2);
+
+/// Standard normal numbers on (low, high), as jax.random.truncated_normal draws them; 16-bit ones are drawn in f32 and
+/// rounded, and never reach the bounds. Throws TypeError, and ValueError when nothing lies between the bounds.
+Array truncated_normal(const Array& key, double low, double high, const Shape& shape, DType dtype);
+
+enum class Fan : std::uint8_t { in, out, average };
+enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
+/// Numbers of variance scale / fan, where a kernel [.., in, out] has fans in and out times the extents before them; in
+/// the steps of jax.nn.initializers.variance_scaling. `transposed`: a table [out, in], as of embeddings. Throws
+/// ShapeError below two axes.
+Initializer variance_scaling(double scale, Fan fan, Distribution distribution, bool transposed = false);
+
+/// variance_scaling's well-known cases. Sources: LeCun et al. 1998, Glorot & Bengio 2010, He et al. 2015.
+Initializer lecun_normal();
+Initializer lecun_uniform();
+Initializer glorot_normal();
+Initializer glorot_uniform();
+Initializer he_normal();
+Initializer he_uniform();
+inline Initializer xavier_normal() {
+  return glorot_normal();
+}
+inline Initializer xavier_uniform() {
+  return glorot_uniform();
+}
+
+}  // namespace eadem::nn

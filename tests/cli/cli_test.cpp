@@ -56,8 +56,22 @@ std::string slurp(const fs::path& path) {
 TEST(Cli, HelpHasAnExampleEverywhere) {
   EXPECT_RUN(eadem("--help"), 0, "Example: eadem");
   for (const char* command :
-       {"info", "inspect", "tokenize", "generate", "verify", "diff", "audit", "evaluate", "reproduce"})
+       {"info", "inspect", "tokenize", "generate", "verify", "diff", "audit", "evaluate", "reproduce", "tabulate"})
     EXPECT_RUN(eadem(std::string(command) + " --help"), 0, "Example: eadem");
+}
+
+TEST(Cli, ReproducesTe1451) {
+  const Finished run = eadem("reproduce te-1451 --json");
+  EXPECT_EQ(run.exit, 0) << run.output;
+  const auto json = nlohmann::json::parse(run.output);
+  EXPECT_TRUE(json["holds"]);
+  EXPECT_EQ(json["table"]["parameters"], 541184);
+  EXPECT_EQ(json["table"]["bytes"], 2 * 541184);
+  EXPECT_EQ(json["modules"].size(), 13u * 4);
+  const Finished text = eadem("reproduce te-1451");
+  EXPECT_NE(text.output.find("Total: 541,184 parameters, 1.1 MB"), std::string::npos) << text.output;
+  std::istringstream lines(text.output);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 112u) << line;
 }
 
 TEST(Cli, ReproducesFlax4629) {

@@ -7,6 +7,7 @@
 #include "eadem/kernels/tuner.h"
 #include "eadem/nn/attention.h"
 #include "eadem/nn/stack.h"
+#include "eadem/nn/te.h"
 
 // Public reports of numbers that moved, run as protocols on Eadem.
 
@@ -56,6 +57,34 @@ struct FlaxReport {
 /// as before afterwards. `progress` is told what runs.
 FlaxReport reproduce_flax_4629(const std::function<void(const std::string&)>& progress,
                                const std::vector<std::int64_t>& depths = {2, 12, 48});
+
+/// The model of Transformer Engine issue 1451.
+struct TeModel {
+  nn::te::LayerNormDenseGeneral layer1;
+  nn::te::MultiHeadAttention layer2;
+  TeModel(DType dtype, Rngs& rngs)
+      : layer1(128, {128}, rngs, {.dense = {.dtype = dtype}}), layer2(128, 128, 8, rngs, {.dtype = dtype}) {}
+  Array operator()(const Array& x) const { return layer2(layer1(x)); }
+  static void fields(auto& m, auto f) { f("layer1", m.layer1), f("layer2", m.layer2); }
+};
+
+/// One module with one dtype: how many parameters it has, and how many are not stored in the dtype asked for.
+struct TeModule {
+  std::string module;
+  DType dtype = DType::f32;  ///< asked for
+  std::int64_t parameters = 0, ignored = 0;
+  TensorType result;  ///< of a bf16 input
+};
+
+struct TeReport {
+  ModuleTable table;  ///< of the model in bf16, called with ones bf16[8,16,128]
+  std::vector<TeModule> modules;
+  /// 7 parameters in bf16, 541,184 elements, 2 bytes each, result bf16[8,16,128]; no module ignores its dtype.
+  bool holds() const;
+};
+
+/// Makes the model, and every module of Transformer Engine and Flax in f64, f32, bf16 and f16.
+TeReport reproduce_te_1451();
 
 /// XLA's comparison of two kernels' results: they are taken as equal where this is below 0.1.
 double xla_distance(double a, double b);

@@ -19,5 +19,6 @@ void add_diff(CLI::App& app, Body& run);
 void add_audit(CLI::App& app, Body& run);
 void add_evaluate(CLI::App& app, Body& run);
 void add_reproduce(CLI::App& app, Body& run);
+void add_tabulate(CLI::App& app, Body& run);
 
 }  // namespace eadem::cli

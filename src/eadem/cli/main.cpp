@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   app.fallthrough();
   cli::Body body;
   for (const auto add : {cli::add_info, cli::add_inspect, cli::add_tokenize, cli::add_generate, cli::add_verify,
-                         cli::add_diff, cli::add_audit, cli::add_evaluate, cli::add_reproduce})
+                         cli::add_diff, cli::add_audit, cli::add_evaluate, cli::add_reproduce, cli::add_tabulate})
     add(app, body);
   try {
     app.parse(argc, argv);

@@ -93,6 +93,44 @@ int reproduce_flax(const ReproduceOptions& options) {
   return report.holds() ? kGood : kDiffers;
 }
 
+std::string te_as_json(const audit::TeReport& report) {
+  Json json = header("te-1451");
+  json["reported"] = {{"dtype", "f32"}, {"parameters", 541184}, {"bytes", 4 * 541184}};
+  json["table"] = Json::parse(report.table.json());
+  json["modules"] = Json::array();
+  for (const audit::TeModule& m : report.modules)
+    json["modules"].push_back({{"module", m.module},
+                               {"dtype", name_of(m.dtype)},
+                               {"parameters", m.parameters},
+                               {"ignored", m.ignored},
+                               {"result", fmt::format("{}", m.result)}});
+  json["holds"] = report.holds();
+  return json.dump(2) + "\n";
+}
+
+std::string te_as_text(const audit::TeReport& report) {
+  std::string text = fmt::format(
+      "Transformer Engine issue 1451: LayerNormDenseGeneral(128), then MultiHeadAttention(head_dim 128, 8 heads), "
+      "both\n"
+      "with dtype bf16, called with ones bf16[8,16,128].\n\n"
+      "Reported: all 7 parameters f32; 541,184 parameters, 2.2 MB. Eadem:\n\n{}\n",
+      report.table.text());
+  std::vector<std::vector<std::string>> rows{
+      {"module", "dtype", ">parameters", ">stored in it", ">ignored", "result of bf16[2,3,16]"}};
+  for (const audit::TeModule& m : report.modules)
+    rows.push_back({m.module, std::string(name_of(m.dtype)), std::to_string(m.parameters),
+                    std::to_string(m.parameters - m.ignored), std::to_string(m.ignored), fmt::format("{}", m.result)});
+  text += table(rows);
+  text += report.holds() ? "\nVerdict: every dtype is honoured.\n" : "\nVerdict: the report reproduces here.\n";
+  return text;
+}
+
+int reproduce_te(const ReproduceOptions& options) {
+  const audit::TeReport report = audit::reproduce_te_1451();
+  write_verdict(options.json ? te_as_json(report) : te_as_text(report));
+  return report.holds() ? kGood : kDiffers;
+}
+
 }  // namespace
 
 void add_reproduce(CLI::App& app, Body& run) {
@@ -104,6 +142,9 @@ void add_reproduce(CLI::App& app, Body& run) {
   CLI::App* flax = command->add_subcommand("flax-4629", "Layers made by vmap and run by scan, against a loop");
   flax->fallthrough();
   flax->callback([=, &run] { run = [options] { return reproduce_flax(*options); }; });
+  CLI::App* te = command->add_subcommand("te-1451", "Modules whose dtype was ignored: parameters, table, result");
+  te->fallthrough();
+  te->callback([=, &run] { run = [options] { return reproduce_te(*options); }; });
 }
 
 }  // namespace eadem::cli

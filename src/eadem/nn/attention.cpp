@@ -1,5 +1,6 @@
 #include "eadem/nn/attention.h"
 
+#include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem::nn {
@@ -58,6 +59,7 @@ Array dot_product_attention(const Array& q, const Array& k, const Array& v, cons
   };
   AttentionArguments arguments;
   if (options.causal) arguments.causal = Causal::lower_right;
+  arguments.scale = options.scale;
   arguments.mask = four_axes(options.mask, batch, rows);
   arguments.bias = four_axes(options.bias, batch, rows);
   const Array y = attention(heads_first(q), heads_first(k), heads_first(v), arguments);
@@ -84,7 +86,8 @@ Array MultiHeadAttention::operator()(const Array& queries, const Array& keys, co
   if (query_norm) q = (*query_norm)(q);
   if (key_norm) k = (*key_norm)(k);
   const DType t = compute_dtype("MultiHeadAttention", dtype, q, promote(k.dtype(), v.dtype()));
-  return out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), options));
+  const Array y = out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), options));
+  return noted(*this, y, queries, keys, values);
 }
 
 }  // namespace eadem::nn

@@ -18,9 +18,10 @@ struct MultiHeadAttentionOptions {
 };
 
 struct AttendOptions {
-  bool causal = false;             ///< lower right: the last query sees every key
-  std::optional<Array> mask = {};  ///< bool, True = visible; broadcasts to [batch.., heads, queries, keys]
-  std::optional<Array> bias = {};  ///< added to the scores; broadcasts to the same
+  bool causal = false;               ///< lower right: the last query sees every key
+  std::optional<Array> mask = {};    ///< bool, True = visible; broadcasts to [batch.., heads, queries, keys]
+  std::optional<Array> bias = {};    ///< added to the scores; broadcasts to the same
+  std::optional<double> scale = {};  ///< of the scores; default 1 / sqrt D
 };
 
 /// Multi-head attention, as flax.nnx.MultiHeadAttention: inputs [batch.., length, features]. A query that sees no key

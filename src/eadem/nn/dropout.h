@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eadem/nn/rngs.h"
+#include "eadem/nn/tabulate.h"
 
 namespace eadem::nn {
 
@@ -13,7 +14,7 @@ struct Dropout {
   /// Throws ValueError unless 0 <= rate <= 1.
   explicit Dropout(double probability, Shape broadcast_axes = {});
   /// Evaluation: x itself.
-  Array operator()(const Array& x) const { return x; }
+  Array operator()(const Array& x) const { return noted(*this, x, x); }
   /// Training: the mask is a function of the stream "dropout"'s next key, or of a key.
   Array operator()(const Array& x, Rngs& rngs) const { return (*this)(x, rngs.dropout()); }
   Array operator()(const Array& x, const Array& key) const;

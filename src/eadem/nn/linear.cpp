@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem::nn {
@@ -34,7 +35,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, Rngs& rngs, const LinearOption
 
 Array Linear::operator()(const Array& x) const {
   const DType t = compute_dtype("Linear", dtype, x, kernel.dtype());
-  return linear(convert(x, t), transpose(convert(kernel, t)), bias);
+  return noted(*this, linear(convert(x, t), transpose(convert(kernel, t)), bias), x);
 }
 
 LinearGeneral::LinearGeneral(const Shape& in, const Shape& out, Rngs& rngs, const LinearOptions& options,
@@ -74,7 +75,7 @@ Array LinearGeneral::operator()(const Array& x) const {
   std::optional<Array> flat_bias;
   if (bias) flat_bias = reshape(*bias, {out.elements()});
   const Array y = linear(reshape(transpose(convert(x, t), order), rows), transpose(matrix), flat_bias);
-  return reshape(y, joined(result, out));
+  return noted(*this, reshape(y, joined(result, out)), x);
 }
 
 Embed::Embed(std::int64_t count, std::int64_t features, Rngs& rngs, const EmbedOptions& options)
@@ -84,7 +85,7 @@ Embed::Embed(std::int64_t count, std::int64_t features, Rngs& rngs, const EmbedO
 }
 
 Array Embed::operator()(const Array& indices) const {
-  return convert(take(embedding, indices, 0), dtype.value_or(embedding.dtype()));
+  return noted(*this, convert(take(embedding, indices, 0), dtype.value_or(embedding.dtype())), indices);
 }
 
 Array Embed::attend(const Array& x) const {

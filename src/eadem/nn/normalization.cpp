@@ -1,5 +1,6 @@
 #include "eadem/nn/normalization.h"
 
+#include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem::nn {
@@ -34,13 +35,13 @@ LayerNorm::LayerNorm(std::int64_t count, Rngs& rngs, const NormOptions& options)
 
 Array LayerNorm::operator()(const Array& x) const {
   const DType t = checked("LayerNorm", x, features, dtype, scale ? scale : bias);
-  if (!scale && !bias) return layer_norm(convert(x, t), epsilon);
+  if (!scale && !bias) return noted(*this, layer_norm(convert(x, t), epsilon), x);
   Array gamma = prepared(scale, 1, features, t), beta = prepared(bias, 0, features, t);
   if (gamma.dtype() != beta.dtype()) {  // one of x's dtype, one of f32: both exact in f32
     gamma = convert(gamma, DType::f32);
     beta = convert(beta, DType::f32);
   }
-  return layer_norm(convert(x, t), gamma, beta, epsilon);
+  return noted(*this, layer_norm(convert(x, t), gamma, beta, epsilon), x);
 }
 
 RMSNorm::RMSNorm(std::int64_t count, Rngs& rngs, const NormOptions& options)
@@ -51,7 +52,7 @@ RMSNorm::RMSNorm(std::int64_t count, Rngs& rngs, const NormOptions& options)
 
 Array RMSNorm::operator()(const Array& x) const {
   const DType t = checked("RMSNorm", x, features, dtype, scale);
-  return rms_norm(convert(x, t), prepared(scale, 1, features, t), epsilon);
+  return noted(*this, rms_norm(convert(x, t), prepared(scale, 1, features, t), epsilon), x);
 }
 
 }  // namespace eadem::nn

@@ -3,7 +3,7 @@
 #include <string>
 #include <tuple>
 
-#include "eadem/array/array.h"
+#include "eadem/nn/tabulate.h"
 
 namespace eadem::nn {
 
@@ -14,9 +14,10 @@ struct Sequential {
   std::tuple<Layer...> layers;
 
   explicit Sequential(Layer... all) : layers(std::move(all)...) {}
-  Array operator()(Array x) const {
-    std::apply([&](const auto&... layer) { ((x = layer(x)), ...); }, layers);
-    return x;
+  Array operator()(const Array& x) const {
+    Array y = x;
+    std::apply([&](const auto&... layer) { ((y = layer(y)), ...); }, layers);
+    return noted(*this, y, x);
   }
   static void fields(auto& m, auto f) {
     [&]<std::size_t... i>(std::index_sequence<i...>) {

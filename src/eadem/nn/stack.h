@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "eadem/nn/rngs.h"
+#include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/transforms.h"
 
@@ -74,8 +75,12 @@ auto vmap_init(std::int64_t count, Rngs& rngs, Make make) {
 /// for (const M& layer : layers) x = layer(x), to the bit, as one scan.
 template <class M, class Carry>
 Carry scan(const Stack<M>& layers, const Carry& x) {
-  const auto step = [](const Carry& carry, const M& layer) { return std::pair(Carry(layer(carry)), std::tuple<>()); };
-  return scan(step, x, layers.layers).first;
+  const auto step = [&layers](const Carry& carry, const M& layer) {
+    if (detail::Tabulation* tabulation = detail::Tabulation::current()) [[unlikely]]
+      tabulation->copied(&layers.layers, &layer, sizeof(M));
+    return std::pair(Carry(layer(carry)), std::tuple<>());
+  };
+  return noted(layers, scan(step, x, layers.layers).first, x);
 }
 
 }  // namespace eadem

@@ -47,7 +47,10 @@ struct LayerNorm {
   /// Throws ValueError for a zero-centered rmsnorm.
   LayerNorm(std::int64_t features, Rngs& rngs, const NormOptions& o = {});
   Array operator()(const Array& x) const;
-  static void fields(auto& m, auto f) { f("scale", m.scale), f("ln_bias", m.ln_bias); }
+  static void fields(auto& m, auto f) {
+    f("scale", m.scale), f("ln_bias", m.ln_bias), f("type", m.options.type), f("epsilon", m.options.epsilon);
+    f("zero_centered_gamma", m.options.zero_centered_gamma);
+  }
 };
 
 struct LayerNormDenseGeneralOptions {
@@ -104,6 +107,7 @@ struct LayerNormMLP {
   static void fields(auto& m, auto f) {
     if (m.norm) std::remove_reference_t<decltype(*m.norm)>::fields(*m.norm, f);
     f("wi_kernel", m.wi_kernel), f("wi_bias", m.wi_bias), f("wo_kernel", m.wo_kernel), f("wo_bias", m.wo_bias);
+    f("activations", m.activations), f("dropout", m.dropout);
   }
 };
 
@@ -137,7 +141,8 @@ struct MultiHeadAttention {
   Array attend(const Array& x, const Array& context, const std::optional<Array>& mask = {},
                const std::optional<Array>& bias = {}) const;
   static void fields(auto& m, auto f) {
-    f("qkv", m.qkv), f("query", m.query), f("kv", m.kv), f("out", m.out);
+    f("qkv", m.qkv), f("query", m.query), f("kv", m.kv), f("out", m.out), f("heads", m.heads);
+    f("groups", m.groups), f("head_dim", m.head_dim), f("causal", m.causal), f("scale", m.scale), f("cross", m.cross);
   }
 };
 
@@ -149,7 +154,9 @@ struct RelativePositionBiases {
   RelativePositionBiases(std::int64_t heads, Rngs& rngs, DType dtype = DType::f32, std::int64_t bucket_count = 32,
                          std::int64_t most_distant = 128);
   Array operator()(std::int64_t queries, std::int64_t keys, bool bidirectional = true) const;
-  static void fields(auto& m, auto f) { f("rel_embedding", m.rel_embedding); }
+  static void fields(auto& m, auto f) {
+    f("rel_embedding", m.rel_embedding), f("buckets", m.buckets), f("max_distance", m.max_distance);
+  }
 };
 
 struct TransformerLayerOptions {
@@ -176,6 +183,7 @@ struct TransformerLayer {
   static void fields(auto& m, auto f) {
     f("relpos_bias", m.relpos_bias), f("attention", m.attention);
     f("encoder_decoder_attention", m.encoder_decoder_attention), f("mlp", m.mlp);
+    f("hidden_dropout", m.hidden_dropout);
   }
 };
 

@@ -1,0 +1,171 @@
+// Optimizers, losses and schedules against their formulas in FP64.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "eadem/train/losses.h"
+#include "eadem/train/optimizers.h"
+#include "eadem/transforms/transforms.h"
+#include "tests/support/bits.h"
+
+namespace eadem::train {
+namespace {
+
+using eadem::testing::doubles_of;
+
+struct Model {
+  Array w, tokens;
+  static void fields(auto& m, auto f) { f("w", m.w), f("tokens", m.tokens); }
+};
+
+constexpr DType kFloats[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
+
+double ulp(DType dtype) {
+  return dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
+}
+
+// Runs ten steps, and beside it `formula(p, g, m, v, t)` in double on each element.
+template <class Optimizer, class Formula>
+void expect_formula(const Optimizer& optimizer, const Formula& formula) {
+  for (const DType dtype : kFloats) {
+    Model model{normal(random_key(1), {20}, dtype), Array::from<std::int32_t>({1, 2})};
+    auto state = optimizer.init(model);
+    std::vector<double> p = doubles_of(model.w), m(20, 0), v(20, 0);
+    for (int t = 1; t <= 10; ++t) {
+      const Model gradient{normal(random_key(static_cast<std::uint64_t>(t)), {20}, dtype), zeros({2}, DType::i32)};
+      const std::vector<double> g = doubles_of(gradient.w);
+      std::tie(model, state) = optimizer.update(model, gradient, state);
+      for (std::size_t i = 0; i < 20; ++i) formula(p[i], g[i], m[i], v[i], t);
+    }
+    EXPECT_EQ(model.w.dtype(), dtype);
+    EXPECT_EQ(doubles_of(model.tokens), (std::vector<double>{1, 2}));
+    EXPECT_EQ(state.step.template item<std::int64_t>(), 10);
+    const std::vector<double> got = doubles_of(model.w);
+    for (std::size_t i = 0; i < 20; ++i)
+      EXPECT_NEAR(got[i], p[i], ulp(dtype) * std::abs(p[i]) + 1e-6 * (dtype == DType::f64 ? 1e-8 : 1))
+          << name_of(dtype);
+  }
+}
+
+TEST(Optimizers, Sgd) {
+  for (const bool nesterov : {false, true})
+    expect_formula(Sgd{.rate = constant_schedule(0.1), .momentum = 0.9, .nesterov = nesterov},
+                   [=](double& p, double g, double& m, double&, int) {
+                     m = 0.9 * m + g;
+                     p -= 0.1 * (nesterov ? 0.9 * m + g : m);
+                   });
+  expect_formula(Sgd{.rate = linear_schedule(1, 0, 10)},
+                 [](double& p, double g, double&, double&, int t) { p -= (1 - (t - 1) / 10.0) * g; });
+}
+
+TEST(Optimizers, AdamW) {
+  for (const double decay : {0.0, 0.1})
+    expect_formula(AdamW{.rate = constant_schedule(0.01), .decay = decay},
+                   [=](double& p, double g, double& m, double& v, int t) {
+                     m = 0.9 * m + 0.1 * g;
+                     v = 0.999 * v + 0.001 * g * g;
+                     const double mh = m / (1 - std::pow(0.9, t)), vh = v / (1 - std::pow(0.999, t));
+                     p -= 0.01 * (mh / (std::sqrt(vh) + 1e-8) + decay * p);
+                   });
+}
+
+TEST(Optimizers, Lion) {
+  expect_formula(Lion{.rate = constant_schedule(0.01), .decay = 0.1}, [](double& p, double g, double& m, double&, int) {
+    const double u = 0.9 * m + 0.1 * g;
+    p -= 0.01 * ((u > 0) - (u < 0) + 0.1 * p);
+    m = 0.99 * m + 0.01 * g;
+  });
+}
+
+// Case C47 of the public reports: steps below half a unit in the last place, and a moment that must decay.
+TEST(Optimizers, SmallStepsAreNotLost) {
+  const auto after = [](DType dtype, double rate, double decay) {
+    Array p = full({1}, 1, dtype);
+    const AdamW optimizer{.rate = constant_schedule(rate), .decay = decay};
+    auto state = optimizer.init(p);
+    for (int i = 0; i < 1000; ++i) std::tie(p, state) = optimizer.update(p, zeros({1}, dtype), state);
+    return std::pair(doubles_of(p)[0], doubles_of(state.master)[0]);
+  };
+  EXPECT_NEAR(after(DType::f32, 1e-4, 1e-4).first, 0.99999, 6e-8);
+  const auto [p16, master] = after(DType::bf16, 1e-3, 0.1);
+  EXPECT_NEAR(master, 0.90483, 5e-6);
+  EXPECT_NEAR(p16, 0.90483, 0x1p-8);
+
+  Array p = full({1}, 1, DType::bf16);
+  const AdamW optimizer{.rate = constant_schedule(1e-3)};
+  auto state = optimizer.init(p);
+  std::tie(p, state) = optimizer.update(p, ones({1}, DType::bf16), state);
+  for (int i = 0; i < 3000; ++i) std::tie(p, state) = optimizer.update(p, zeros({1}, DType::bf16), state);
+  EXPECT_EQ(state.moments[1].dtype(), DType::f32);
+  EXPECT_NEAR(doubles_of(state.moments[1])[0], 4.9712e-5, 1e-9);
+}
+
+TEST(Optimizers, NormsNeitherOverflowNorRound) {
+  const std::pair<Array, Array> tree(Array::from<float>({3e19f, 0, 4e19f}), Array::from<std::int32_t>({7}));
+  EXPECT_EQ(global_norm(tree).item<double>(), std::sqrt(double{3e19f} * 3e19f + double{4e19f} * 4e19f));
+  const auto clipped = doubles_of(clip_by_global_norm(tree, 5).first);
+  EXPECT_NEAR(clipped[0], 3, 1e-6);
+  EXPECT_NEAR(clipped[2], 4, 1e-6);
+  EXPECT_EQ(doubles_of(clip_by_global_norm(Array::from<float>({1, 2}), 5)), (std::vector<double>{1, 2}));
+  EXPECT_THROW(clip_by_global_norm(Array::from<float>({1}), 0), ValueError);
+}
+
+TEST(Losses, AreTheirFormulas) {
+  const Array x = normal(random_key(3), {4, 7}) * 3.0, t = normal(random_key(4), {4, 7});
+  const std::vector<double> xs = doubles_of(x), ts = doubles_of(t), h = doubles_of(huber(x, t, 0.7));
+  double squares = 0;
+  for (std::size_t i = 0; i < 28; ++i) {
+    const double d = xs[i] - ts[i], size = std::abs(d);
+    squares += d * d;
+    EXPECT_NEAR(h[i], size <= 0.7 ? d * d / 2 : 0.7 * (size - 0.35), 1e-6 * (1 + size));
+  }
+  EXPECT_NEAR(doubles_of(mean_squared_error(x, t))[0], squares / 28, 1e-5);
+  const Array p = Array::from(std::vector<float>{0.5, 0.5, 0}, {1, 3});
+  const Array q = log(Array::from(std::vector<float>{0.25, 0.75, 0}, {1, 3}));
+  EXPECT_NEAR(doubles_of(kl_divergence(q, p))[0], 0.5 * std::log(2) + 0.5 * std::log(2.0 / 3), 1e-7);
+
+  const Array labels = Array::from<std::int32_t>({0, 6, -100, 9});
+  const std::vector<double> loss = doubles_of(cross_entropy(x, labels, {.smoothing = 0.1, .ignored = -100}));
+  for (std::size_t row = 0; row < 2; ++row) {
+    double total = 0, all = 0;
+    for (std::size_t i = 0; i < 7; ++i) total += std::exp(xs[row * 7 + i]), all += xs[row * 7 + i];
+    const double want = std::log(total) - 0.9 * xs[row * 7 + (row == 0 ? 0 : 6)] - 0.1 * all / 7;
+    EXPECT_NEAR(loss[row], want, 1e-6 * std::abs(want));
+  }
+  EXPECT_EQ(loss[2], 0);
+  EXPECT_TRUE(std::isnan(loss[3]));
+  EXPECT_THROW(cross_entropy(x, zeros({3}, DType::i32)), ShapeError);
+  EXPECT_THROW(cross_entropy(x, zeros({4})), TypeError);
+  EXPECT_THROW(huber(x, t, 0), ValueError);
+}
+
+TEST(Losses, HaveGradients) {
+  const Array x = normal(random_key(5), {9}), t = normal(random_key(6), {9});
+  const std::vector<double> xs = doubles_of(x), ts = doubles_of(t);
+  const auto loss = [&](const Array& at) { return sum(huber(at, t, 0.5)); };
+  const std::vector<double> g = doubles_of(grad(loss)(x));
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_NEAR(g[i], std::clamp(xs[i] - ts[i], -0.5, 0.5), 1e-6);
+}
+
+TEST(Schedules, AreTheirFormulas) {
+  const auto at = [](const Schedule& schedule, std::int64_t step) {
+    return schedule(full({}, static_cast<double>(step), DType::i64)).item<double>();
+  };
+  EXPECT_EQ(at(constant_schedule(0.3), 5), 0.3);
+  EXPECT_EQ(at(linear_schedule(1, 0, 4), 1), 0.75);
+  EXPECT_EQ(at(linear_schedule(1, 0, 4), 9), 0);
+  EXPECT_NEAR(at(cosine_schedule(2, 1, 4), 2), 1.5, 1e-15);
+  EXPECT_NEAR(at(exponential_schedule(2, 0.5, 3), 6), 0.5, 1e-15);
+  const Schedule both = warmup_cosine_schedule(1, 0, 10, 30);
+  EXPECT_EQ(at(both, 0), 0);
+  EXPECT_EQ(at(both, 5), 0.5);
+  EXPECT_EQ(at(both, 10), 1);
+  EXPECT_NEAR(at(both, 20), 0.5, 1e-15);
+  EXPECT_NEAR(at(both, 40), 0, 1e-15);
+  EXPECT_THROW(warmup_cosine_schedule(1, 0, 10, 10), ValueError);
+}
+
+}  // namespace
+}  // namespace eadem::train

@@ -9,6 +9,7 @@
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/contraction/contraction.h"
 #include "eadem/kernels/target.h"
+#include "eadem/transforms/compile.h"
 
 namespace eadem::audit {
 namespace {
@@ -41,9 +42,17 @@ Array looped(const Layers& layers, const Array& x) {
   return y;
 }
 
-Arrays evaluated(const std::string&, bool by_scan, const Layers& layers, const Array& x) {
-  return {by_scan ? scan(layers, x) : looped(layers, x)};
-}
+// A way to run the network.
+struct Way {
+  std::string_view name;
+  Array (*run)(const Layers& layers, const Array& x);
+};
+constexpr Way kWays[] = {
+    {"scan", [](const Layers& layers, const Array& x) { return scan(layers, x); }},
+    {"loop", looped},
+    {"compiled scan", [](const Layers& layers, const Array& x) { return compile(scan<FlaxLayer, Array>)(layers, x); }},
+    {"compiled loop", [](const Layers& layers, const Array& x) { return compile(looped)(layers, x); }},
+};
 
 // How many elements differ in their bits; `largest` grows to the largest distance.
 std::int64_t differing(const Arrays& want, const Arrays& got, double& largest) {
@@ -73,22 +82,21 @@ struct MachineForm {
   kernels::Target target;
 };
 
-FlaxComparison compare(DType dtype, std::int64_t depth, const std::string& quantity, const Array& x,
-                       const std::vector<MachineForm>& forms) {
+FlaxComparison compare(DType dtype, std::int64_t depth, const Array& x, const std::vector<MachineForm>& forms) {
   FlaxComparison result;
-  result.dtype = dtype, result.depth = depth, result.quantity = quantity;
+  result.dtype = dtype, result.depth = depth, result.quantity = "output";
   const Layers layers = flax_layers(depth, dtype);
   set_threads(1);
-  const Arrays want = evaluated(quantity, false, layers, convert(x, dtype));
+  const Arrays want{looped(layers, convert(x, dtype))};
+  result.magnitude = max(convert(abs(want[0]), DType::f64)).item<double>();
   for (const MachineForm& form : forms) {
     set_threads(form.threads);
     kernels::set_target(form.target);
-    for (const bool by_scan : {true, false}) {
-      const Arrays got = evaluated(quantity, by_scan, layers, convert(x, dtype));
+    for (const Way& way : kWays) {
+      const Arrays got{way.run(layers, convert(x, dtype))};
       const std::int64_t different = differing(want, got, result.largest);
       if (different && result.first.empty())
-        result.first =
-            fmt::format("{}, {} threads, {}", by_scan ? "scan" : "loop", form.threads, kernels::name_of(form.target));
+        result.first = fmt::format("{}, {} threads, {}", way.name, form.threads, kernels::name_of(form.target));
       ++result.forms;
       result.compared += elements_of(want);
       result.differing += different;
@@ -117,13 +125,13 @@ void tune(FlaxReport& report, const Array& x) {
   }();
   report.planted = fmt::format("contraction/{}", kernels::planted_candidate().name);
   const Layers layers = flax_layers(2, DType::f32);
-  const Arrays want = evaluated("output", false, layers, x);
+  const Arrays want{looped(layers, x)};
   kernels::clear_tuner();
   kernels::set_tuning(planted);
-  for (const bool by_scan : {true, false}) {
+  for (const Way& way : kWays) {
     double largest = 0;
     report.tuned_compared += elements_of(want);
-    report.tuned_differing += differing(want, evaluated("output", by_scan, layers, x), largest);
+    report.tuned_differing += differing(want, {way.run(layers, x)}, largest);
   }
   report.refusals = kernels::tuner_refusals();
   kernels::clear_tuner();
@@ -165,12 +173,11 @@ FlaxReport reproduce_flax_4629(const std::function<void(const std::string&)>& pr
   progress("constructors");
   compare_constructors(report);
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    for (const std::int64_t depth : depths)
-      for (const char* quantity : {"output"}) {
-        kernels::set_target(scope.target_before());
-        progress(fmt::format("{}, depth {}, {}", dtype, depth, quantity));
-        report.comparisons.push_back(compare(dtype, depth, quantity, x, forms));
-      }
+    for (const std::int64_t depth : depths) {
+      kernels::set_target(scope.target_before());
+      progress(fmt::format("{}, depth {}", dtype, depth));
+      report.comparisons.push_back(compare(dtype, depth, x, forms));
+    }
   set_threads(scope.threads_before());
   kernels::set_target(kernels::available_targets().back());  // the scalar one has no kernels to choose among
   progress("tuner");

@@ -31,10 +31,11 @@ Stack<FlaxLayer> flax_layers(std::int64_t depth, DType dtype);
 struct FlaxComparison {
   DType dtype = DType::f32;
   std::int64_t depth = 0;
-  std::string quantity;  ///< "output" or "gradient"
+  std::string quantity;  ///< "output"
   std::int64_t forms = 0, compared = 0, differing = 0;
-  double largest = 0;  ///< |scan - loop|
-  std::string first;   ///< the form in which a difference first showed; empty: none did
+  double magnitude = 0;  ///< largest |loop|
+  double largest = 0;    ///< largest |scan - loop|
+  std::string first;     ///< the form in which a difference first showed; empty: none did
 };
 
 struct FlaxReport {
@@ -52,9 +53,9 @@ struct FlaxReport {
   bool holds() const;
 };
 
-/// Runs the protocol: scan minus loop by dtype (f64 f32 bf16 f16) and depth, forward and gradient, under threads 1 2 3
-/// 7 and every target of this CPU, all against the loop on one thread; then the tuner. Threads, target and tuning are
-/// as before afterwards. `progress` is told what runs.
+/// Runs the protocol: scan minus loop by dtype (f64 f32 bf16 f16) and depth, eager and compiled, under threads 1 2 3 7
+/// and every target of this CPU, all against the loop on one thread; then the tuner. Threads, target and tuning are as
+/// before afterwards. `progress` is told what runs.
 FlaxReport reproduce_flax_4629(const std::function<void(const std::string&)>& progress,
                                const std::vector<std::int64_t>& depths = {2, 12, 48});
 

@@ -40,6 +40,7 @@ std::string flax_as_json(const audit::FlaxReport& report) {
                                    {"forms", c.forms},
                                    {"compared", c.compared},
                                    {"differing", c.differing},
+                                   {"magnitude", c.magnitude},
                                    {"largest", c.largest},
                                    {"first", c.first}});
   Json refusals = Json::array();
@@ -65,11 +66,12 @@ std::string flax_as_text(const audit::FlaxReport& report) {
       "Reported (Flax NNX on XLA): up to 4.8e-07 on CPU; on GPU the autotuner accepts a kernel that says 8.185 where\n"
       "7.165 is right. Eadem, every form against the loop on one thread:\n\n",
       numerics::kVersion, kernels::name_of(kernels::active_target()));
-  std::vector<std::vector<std::string>> rows{
-      {"dtype", ">depth", "quantity", ">forms", ">compared", ">differing", ">largest |scan - loop|", "first"}};
+  std::vector<std::vector<std::string>> rows{{"dtype", ">depth", "quantity", ">forms", ">compared", ">differing",
+                                              ">largest |loop|", ">|scan - loop|", "first"}};
   for (const audit::FlaxComparison& c : report.comparisons)
     rows.push_back({std::string(name_of(c.dtype)), std::to_string(c.depth), c.quantity, std::to_string(c.forms),
-                    std::to_string(c.compared), std::to_string(c.differing), fmt::format("{}", c.largest), c.first});
+                    std::to_string(c.compared), std::to_string(c.differing), fmt::format("{:.3g}", c.magnitude),
+                    fmt::format("{:.3g}", c.largest), c.first});
   text += table(rows);
   text += fmt::format("\nConstructors under vmap against calls: {} of {} parameters differ.\n",
                       report.parameters_differing, report.parameters_compared);

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "eadem/nn/linear.h"
+#include "eadem/nn/sequential.h"
 #include "eadem/train/losses.h"
 #include "eadem/train/optimizers.h"
+#include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
 #include "tests/support/bits.h"
 
@@ -110,6 +113,41 @@ TEST(Optimizers, NormsNeitherOverflowNorRound) {
   EXPECT_NEAR(clipped[2], 4, 1e-6);
   EXPECT_EQ(doubles_of(clip_by_global_norm(Array::from<float>({1, 2}), 5)), (std::vector<double>{1, 2}));
   EXPECT_THROW(clip_by_global_norm(Array::from<float>({1}), 0), ValueError);
+}
+
+// A step of training has the same bits eager and compiled, and lowers the loss.
+TEST(Optimizers, StepsCompileToTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Rngs rngs(0);
+    const nn::Linear first(4, 8, rngs, {.param_dtype = dtype}), second(8, 2, rngs, {.param_dtype = dtype});
+    using Pair = std::pair<nn::Linear, nn::Linear>;
+    const Array x = normal(random_key(8), {16, 4}, dtype), y = sin(matmul(x, normal(random_key(9), {4, 2}, dtype)));
+    const AdamW optimizer{.rate = warmup_cosine_schedule(0.05, 0, 3, 20)};
+    const auto step = [&](const Pair& model, const OptimizerState<Pair>& state, const Array& input,
+                          const Array& target) {
+      const auto loss = [&](const Pair& m) {
+        return sum(squared_error(m.second(tanh(m.first(input))), target)) / 32.0;
+      };
+      const auto [value, gradient] = value_and_grad(loss)(model);
+      return std::pair(optimizer.update(model, clip_by_global_norm(gradient, 1), state), value);
+    };
+    const auto compiled = compile(step);
+    Pair eager{first, second}, other = eager;
+    auto state = optimizer.init(eager);
+    auto other_state = state;
+    double before = 0, after = 0;
+    for (int i = 0; i < 20; ++i) {
+      const auto a = step(eager, state, x, y);
+      const auto b = compiled(other, other_state, x, y);
+      eadem::testing::expect_same(a, b);
+      std::tie(eager, state) = a.first;
+      std::tie(other, other_state) = b.first;
+      after = doubles_of(a.second)[0];
+      if (i == 0) before = after;
+    }
+    EXPECT_LT(after, 0.5 * before) << name_of(dtype);
+    EXPECT_EQ(compiled.programs(), 1u);
+  }
 }
 
 TEST(Losses, AreTheirFormulas) {

@@ -34,7 +34,7 @@ struct View {
 struct Tile {
   kernels::TilePick pick;
 };
-/// Whole last axes at a time: operand 0 is [..., length], the results too; other operands are [length].
+/// Whole last axes at a time: operand 0 is [.., length]; results and operands of its rank have its rows, others none.
 struct Row {
   kernels::RowPick pick;
 };

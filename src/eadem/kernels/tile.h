@@ -22,8 +22,8 @@ using TileFn = void (*)(const TileArgs&);
 /// Picks the tile function for these operand types and the active target.
 using TilePick = TileFn (*)(const Signature&);
 
-/// Rows [0, rows) of a row primitive: operand 0 and the results are [rows, length], contiguous, in their own dtype;
-/// the other operands are vectors of `length` shared by all rows (gamma, beta).
+/// Rows [0, rows) of a row primitive: operand 0 is [rows, length], contiguous, and so are the other operands that have
+/// rows (of any length) and the results, each in its own dtype; what remains are vectors shared by all rows (gamma).
 struct RowArgs {
   const std::byte* in[4] = {};
   std::byte* out[2] = {};

@@ -5,8 +5,10 @@
 #include <optional>
 #include <vector>
 
+#include "eadem/numerics/attention_query.h"
+#include "eadem/numerics/attention_vjp.h"
 #include "eadem/numerics/contraction.h"
-#include "eadem/numerics/elementary.h"
+#include "eadem/numerics/cotangent.h"
 
 namespace eadem::numerics {
 namespace {
@@ -34,20 +36,15 @@ State<W> operator+(const State<W>& a, const State<W>& b) {
   return both;
 }
 
-// One query of one head: the coordinates of all that it reads and writes.
+// One query of one head, forward.
 template <class T>
-class Query {
+class Query : AttentionQuery<T> {
  public:
+  using Base = AttentionQuery<T>;
   using W = Wide<T>;
+  using Base::Base;
 
-  Query(const AttentionOperands& x, const AttentionOptions& options, std::int64_t b, std::int64_t h, std::int64_t i)
-      : x_(x), options_(options), b_(b), h_(h), i_(i) {
-    heads_ = x.pages.data ? x.k.shape[1] : x.v.shape[1];
-    kv_head_ = h / (x.q.shape[1] / heads_);
-    head_size_ = x.q.shape[3];
-  }
-
-  void run() {
+  void run(const AttentionResiduals* residuals) {
     const KeyRange range = visible_keys(x_, options_, b_, i_);
     constexpr std::int64_t kChunk = kKeyBlock * kChunkBlocks;
     BlockTree<State<W>> tree;
@@ -63,54 +60,35 @@ class Query {
       if (all.nan)
         y = canonical_nan<T>();
       else if (all.maximum != kNone)
-        y = positive_zero(round_to<T>(static_cast<double>(all.acc[static_cast<std::size_t>(d)]) *
-                                      (1 / static_cast<double>(all.sum))));
-      *at<T>(x_.y, b_, h_, i_, d) = y;
+        y = round_cotangent<T>(mean(all, d));
+      *Base::template at<T>(x_.y, b_, h_, i_, d) = y;
     }
+    if (residuals) keep(all, *residuals);
   }
 
  private:
-  template <class E>
-  static E* at(const TensorView& t, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) {
-    return t.as<E>() + b * t.strides[0] + h * t.strides[1] + i * t.strides[2] + d * t.strides[3];
-  }
-  // As `at`, where axes of extent one stand for all.
-  template <class E>
-  static E* broadcast_at(const TensorView& t, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
-    const auto index = [&](int axis, std::int64_t k) { return t.shape[axis] == 1 ? 0 : k; };
-    return at<E>(t, index(0, b), index(1, h), index(2, i), index(3, j));
-  }
-  static T positive_zero(T y) { return to_double(y) == 0 ? T{} : y; }
+  using Base::b_;
+  using Base::h_;
+  using Base::head_size_;
+  using Base::i_;
+  using Base::options_;
+  using Base::score;
+  using Base::value;
+  using Base::x_;
 
-  std::int64_t page(std::int64_t j) const { return page_at(x_.pages, b_, j, x_.k.shape[0]); }
-  T key(std::int64_t j, std::int64_t d) const {
-    if (!x_.pages.data) return *at<T>(x_.k, b_, kv_head_, j, d);
-    return x_.k.as<T>()[key_page_index(paired_pages(x_.k), heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
-  }
-  T value(std::int64_t j, std::int64_t d) const {
-    if (!x_.pages.data) return *at<T>(x_.v, b_, kv_head_, j, d);
-    return x_.v.as<T>()[value_page_index(paired_pages(x_.v), heads_, head_size_, page(j), kv_head_, j % kKeyBlock, d)];
+  static double mean(const State<W>& all, std::int64_t d) {
+    return static_cast<double>(all.acc[static_cast<std::size_t>(d)]) * (1 / static_cast<double>(all.sum));
   }
 
-  // The score of key j; nothing if it is invisible.
-  std::optional<W> score(std::int64_t j) const {
-    if (x_.pages.data && page(j) < 0) return std::nullopt;
-    if (x_.mask.data && !*broadcast_at<bool>(x_.mask, b_, h_, i_, j)) return std::nullopt;
-    const W dot = contract<T>([&](std::int64_t d) { return widen(*at<T>(x_.q, b_, h_, i_, d)); },
-                              [&](std::int64_t d) { return widen(key(j, d)); }, head_size_);
-    W s = dot * static_cast<W>(options_.scale);
-    if (options_.softcap != 0) {
-      const W cap = static_cast<W>(options_.softcap);
-      s = cap * tanh(s / cap);
-    }
-    if (x_.bias.data) {
-      if (x_.bias.dtype == kDTypeOf<T>)
-        s = s + widen(*broadcast_at<T>(x_.bias, b_, h_, i_, j));
-      else
-        s = s + static_cast<W>(*broadcast_at<float>(x_.bias, b_, h_, i_, j));
-    }
-    if (s == -std::numeric_limits<W>::infinity()) return std::nullopt;
-    return s;
+  void keep(const State<W>& all, const AttentionResiduals& to) const {
+    const std::int64_t row = (b_ * x_.q.shape[1] + h_) * x_.q.shape[2] + i_;
+    const bool none = all.maximum == kNone;
+    to.maximum.template as<double>()[row] = all.nan ? 0 : all.maximum + 0.0;
+    to.sum.template as<W>()[row] = all.nan ? canonical_nan<W>() : none ? W{0} : all.sum;
+    for (std::int64_t d = 0; d < head_size_; ++d)
+      to.output.template as<W>()[row * head_size_ + d] = all.nan ? canonical_nan<W>()
+                                                         : none  ? W{0}
+                                                                 : round_cotangent<W>(mean(all, d));
   }
 
   State<W> chunk(std::int64_t first, const KeyRange& range) const {
@@ -127,13 +105,14 @@ class Query {
     for (std::int64_t k = 0; k < kKeyBlock; ++k) {
       const std::int64_t j = first + k;
       if (j < range.first || j >= range.end) continue;
-      const std::optional<W> s = score(j);
-      if (!s) continue;
-      if (!(*s <= std::numeric_limits<W>::max())) {
+      const auto found = score(j);
+      if (!found) continue;
+      const W s = found->final;
+      if (!(s <= std::numeric_limits<W>::max())) {
         state.nan = true;
         continue;
       }
-      e[k] = split_exponential(*s);
+      e[k] = split_exponential(s);
       maximum = std::max(maximum, e[k]->n);
     }
     if (std::none_of(e.begin(), e.end(), [](const auto& each) { return each.has_value(); })) return;
@@ -174,10 +153,6 @@ class Query {
       return contraction_block<W>([&](std::int64_t k) { return p[k]; }, v, 0, kKeyBlock);
     }
   }
-
-  const AttentionOperands& x_;
-  const AttentionOptions& options_;
-  std::int64_t b_, h_, i_, heads_, kv_head_, head_size_;
 };
 
 }  // namespace
@@ -226,12 +201,23 @@ KeyRange visible_keys(const AttentionOperands& x, const AttentionOptions& option
   return range;
 }
 
-void attention(const AttentionOperands& x, const AttentionOptions& options) {
+namespace {
+void run_queries(const AttentionOperands& x, const AttentionOptions& options, const AttentionResiduals* residuals) {
   visit_floating(x.q.dtype, [&]<class T>(std::type_identity<T>) {
     for (std::int64_t b = 0; b < x.q.shape[0]; ++b)
       for (std::int64_t h = 0; h < x.q.shape[1]; ++h)
-        for (std::int64_t i = 0; i < x.q.shape[2]; ++i) Query<T>(x, options, b, h, i).run();
+        for (std::int64_t i = 0; i < x.q.shape[2]; ++i) Query<T>(x, options, b, h, i).run(residuals);
   });
+}
+}  // namespace
+
+void attention(const AttentionOperands& x, const AttentionOptions& options) {
+  run_queries(x, options, nullptr);
+}
+
+void attention_saving(const AttentionOperands& x, const AttentionOptions& options,
+                      const AttentionResiduals& residuals) {
+  run_queries(x, options, &residuals);
 }
 
 void append_to_pages(const PageAppend& x) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "eadem/kernels/move/copy.h"
+#include "eadem/ops/attention.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
@@ -11,37 +12,7 @@
 // Attention over dense keys, over a paged cache, and the writing of that cache.
 
 namespace eadem {
-namespace {
-
-using numerics::Causal;
-
-// The optional operands follow q, k, v (and, with pages, the page table and the length) in this order.
-struct Attributes {
-  bool causal = false, upper_left = false;
-  std::int64_t window = 0;
-  double softcap = 0, scale = 1;
-  bool mask = false, bias = false, start = false, length = false, position = false;
-  static constexpr auto fields() {
-    using A = Attributes;
-    return std::tuple(field("causal", &A::causal), field("upper_left", &A::upper_left), field("window", &A::window),
-                      field("softcap", &A::softcap), field("scale", &A::scale), field("mask", &A::mask),
-                      field("bias", &A::bias), field("start", &A::start), field("length", &A::length),
-                      field("position", &A::position));
-  }
-  numerics::AttentionOptions options() const {
-    const Causal alignment = !causal ? Causal::none : upper_left ? Causal::upper_left : Causal::lower_right;
-    return {alignment, window, softcap, scale};
-  }
-};
-
-struct AppendAttributes {
-  bool values = false, count = false;
-  static constexpr auto fields() {
-    return std::tuple(field("values", &AppendAttributes::values), field("count", &AppendAttributes::count));
-  }
-};
-
-// ---- Checks ----
+namespace ops {
 
 void require_heads(std::string_view operation, const TensorType& q, const TensorType& k, std::int64_t kv_heads,
                    std::int64_t head_size) {
@@ -61,13 +32,7 @@ void require_vector(std::string_view operation, std::string_view what, const Ten
   if (type.shape != Shape{batch}) fail<ShapeError>("[{}] {} must be [{}], got {}", operation, what, batch, type);
 }
 
-void require_table(std::string_view operation, const TensorType& type, std::int64_t batch) {
-  if (type.dtype != DType::i32) fail<TypeError>("[{}] the page table must be i32, got {}", operation, type);
-  if (type.shape.rank() != 2 || type.shape[0] != batch)
-    fail<ShapeError>("[{}] the page table must be [{}, T], got {}", operation, batch, type);
-}
-
-void require_options(std::string_view operation, const Attributes& a) {
+void require_options(std::string_view operation, const AttentionAttributes& a) {
   if (a.window < 0) fail<ValueError>("[{}] window must not be negative, got {}", operation, a.window);
   if (!a.causal && (a.window > 0 || a.upper_left || a.position))
     fail<ValueError>("[{}] window and position need a causal alignment: they count from the query's own position",
@@ -76,59 +41,84 @@ void require_options(std::string_view operation, const Attributes& a) {
     fail<ValueError>("[{}] softcap must be finite and not negative, got {}", operation, a.softcap);
 }
 
-// Operands after the first `fixed`, in the attributes' order.
-template <class T>
-struct Optional {
-  const T *mask = nullptr, *bias = nullptr, *start = nullptr, *length = nullptr, *position = nullptr;
-};
-template <class T>
-Optional<T> optional_operands(std::span<const T> operands, std::size_t fixed, const Attributes& a) {
-  Optional<T> found;
-  const auto next = [&](bool present, const T*& slot) {
-    if (present) slot = &operands[fixed++];
-  };
-  next(a.mask, found.mask);
-  next(a.bias, found.bias);
-  next(a.start, found.start);
-  next(a.length, found.length);
-  next(a.position, found.position);
-  return found;
-}
-std::size_t count_of(const Attributes& a) {
-  return static_cast<std::size_t>(a.mask + a.bias + a.start + a.length + a.position);
-}
-
-Types infer(const Signature& s) {
-  const Attributes& a = s.as<Attributes>();
-  ops::require_operands("attention", s, 3 + count_of(a));
+void require_dense(std::string_view operation, const Signature& s, std::size_t fixed) {
+  const AttentionAttributes& a = s.as<AttentionAttributes>();
+  require_operands(operation, s, fixed + count_of(a));
   const TensorType &q = s.operands[0], &k = s.operands[1], &v = s.operands[2];
-  if (k.shape.rank() != 4) fail<ShapeError>("[attention] k must be [B, Hkv, Lk, D], got {}", k);
-  require_heads("attention", q, k, k.shape[1], k.shape[3]);
-  if (k.shape[0] != q.shape[0]) fail<ShapeError>("[attention] batches of q and k differ: {} and {}", q, k);
-  if (v != k) fail<ShapeError>("[attention] v must be {} like k, got {}", k, v);
-  require_options("attention", a);
-  const auto optional = optional_operands(s.operands, 3, a);
+  if (k.shape.rank() != 4) fail<ShapeError>("[{}] k must be [B, Hkv, Lk, D], got {}", operation, k);
+  require_heads(operation, q, k, k.shape[1], k.shape[3]);
+  if (k.shape[0] != q.shape[0]) fail<ShapeError>("[{}] batches of q and k differ: {} and {}", operation, q, k);
+  if (v != k) fail<ShapeError>("[{}] v must be {} like k, got {}", operation, k, v);
+  require_options(operation, a);
+  const auto optional = optional_operands(s.operands, fixed, a);
   const Shape full{q.shape[0], q.shape[1], q.shape[2], k.shape[2]};
   const auto require_broadcast = [&](std::string_view what, const TensorType& type) {
     bool fits = type.shape.rank() == 4;
     for (int i = 0; fits && i < 4; ++i) fits = type.shape[i] == 1 || type.shape[i] == full[i];
-    if (!fits) fail<ShapeError>("[attention] {} must broadcast to {}, got {}", what, full, type);
+    if (!fits) fail<ShapeError>("[{}] {} must broadcast to {}, got {}", operation, what, full, type);
   };
   if (optional.mask) {
     if (optional.mask->dtype != DType::boolean)
-      fail<TypeError>("[attention] mask must be bool (True: visible), got {}; an additive one is `bias`",
+      fail<TypeError>("[{}] mask must be bool (True: visible), got {}; an additive one is `bias`", operation,
                       *optional.mask);
     require_broadcast("mask", *optional.mask);
   }
   if (optional.bias) {
     if (optional.bias->dtype != DType::f32 && optional.bias->dtype != q.dtype)
-      fail<TypeError>("[attention] bias must be f32 or {}, got {}", q.dtype, *optional.bias);
+      fail<TypeError>("[{}] bias must be f32 or {}, got {}", operation, q.dtype, *optional.bias);
     require_broadcast("bias", *optional.bias);
   }
-  if (optional.start) require_vector("attention", "start", *optional.start, q.shape[0]);
-  if (optional.length) require_vector("attention", "length", *optional.length, q.shape[0]);
-  if (optional.position) require_vector("attention", "position", *optional.position, q.shape[0]);
-  return {q};
+  if (optional.start) require_vector(operation, "start", *optional.start, q.shape[0]);
+  if (optional.length) require_vector(operation, "length", *optional.length, q.shape[0]);
+  if (optional.position) require_vector(operation, "position", *optional.position, q.shape[0]);
+}
+
+numerics::AttentionOperands dense(const Launch& launch, std::size_t fixed) {
+  const auto optional = optional_operands(launch.operands, fixed, launch.as<AttentionAttributes>());
+  numerics::AttentionOperands x{launch.operands[0], launch.operands[1], launch.operands[2], launch.results[0]};
+  const auto take = [](const TensorView* from, TensorView& to) {
+    if (from) to = *from;
+  };
+  take(optional.mask, x.mask);
+  take(optional.bias, x.bias);
+  take(optional.start, x.start);
+  take(optional.length, x.length);
+  take(optional.position, x.position);
+  return x;
+}
+
+}  // namespace ops
+
+namespace {
+
+using numerics::Causal;
+using ops::AttentionAttributes;
+using ops::count_of;
+using ops::dense;
+using ops::optional_operands;
+using ops::require_heads;
+using ops::require_options;
+using ops::require_vector;
+using Attributes = AttentionAttributes;
+
+struct AppendAttributes {
+  bool values = false, count = false;
+  static constexpr auto fields() {
+    return std::tuple(field("values", &AppendAttributes::values), field("count", &AppendAttributes::count));
+  }
+};
+
+void require_table(std::string_view operation, const TensorType& type, std::int64_t batch) {
+  if (type.dtype != DType::i32) fail<TypeError>("[{}] the page table must be i32, got {}", operation, type);
+  if (type.shape.rank() != 2 || type.shape[0] != batch)
+    fail<ShapeError>("[{}] the page table must be [{}, T], got {}", operation, batch, type);
+}
+
+// ---- Checks ----
+
+Types infer(const Signature& s) {
+  ops::require_dense("attention", s, 3);
+  return {s.operands[0]};
 }
 
 // The head size of a pool, or a ShapeError.
@@ -182,20 +172,6 @@ Types infer_append(const Signature& s) {
 }
 
 // ---- Running ----
-
-numerics::AttentionOperands dense(const Launch& launch) {
-  const auto optional = optional_operands(launch.operands, 3, launch.as<Attributes>());
-  numerics::AttentionOperands x{launch.operands[0], launch.operands[1], launch.operands[2], launch.results[0]};
-  const auto take = [](const TensorView* from, TensorView& to) {
-    if (from) to = *from;
-  };
-  take(optional.mask, x.mask);
-  take(optional.bias, x.bias);
-  take(optional.start, x.start);
-  take(optional.length, x.length);
-  take(optional.position, x.position);
-  return x;
-}
 
 // Pages are read as whole words where they lie; any other layout is copied first.
 TensorView readable(const TensorView& pool, Context& context) {
@@ -325,6 +301,14 @@ constinit const Primitive prim::attention{
     .infer = infer,
     .reference = [](const Launch& l) { numerics::attention(dense(l), l.as<Attributes>().options()); },
     .run = Kernel{[](const Launch& l, Context&) { kernels::attention(dense(l), l.as<Attributes>().options()); }},
+    .vjp = [](Vjp& g) { ops::attention_rule(g, g.saved()); },
+    .batch = ops::attention_batch,
+    .run_saving =
+        [](const Equation& equation, std::span<const Array> operands, const std::vector<bool>&, Arrays& saved) {
+          Arrays results = apply_all(attention_saving, operands, equation.attributes.get());
+          saved.assign(results.begin() + 1, results.end());
+          return Arrays{results[0]};
+        },
     .samples = samples,
     .cost = cost};
 

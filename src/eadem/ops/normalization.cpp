@@ -2,40 +2,24 @@
 
 #include "eadem/kernels/rows/rows.h"
 #include "eadem/numerics/reduction_views.h"
+#include "eadem/ops/batch.h"
 #include "eadem/ops/catalog.h"
+#include "eadem/ops/normalization.h"
 #include "eadem/ops/ops.h"
 #include "eadem/ops/reductions.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
-namespace {
-
-// Layouts of the kernels' attributes, with their names.
-struct EpsilonAttribute : kernels::EpsilonAttribute {
-  static constexpr auto fields() { return std::tuple(field("epsilon", &kernels::EpsilonAttribute::epsilon)); }
-};
-struct GroupAttribute {
-  std::int64_t groups = 1;
-  double epsilon = 1e-5;
-  static constexpr auto fields() {
-    return std::tuple(field("groups", &GroupAttribute::groups), field("epsilon", &GroupAttribute::epsilon));
-  }
-};
-
-EpsilonAttribute epsilon_attribute(double epsilon) {
-  EpsilonAttribute attribute;
-  attribute.epsilon = epsilon;
-  return attribute;
-}
+namespace ops {
 
 void require_epsilon(std::string_view name, double epsilon) {
   if (!(epsilon >= 0)) fail<ValueError>("[{}] epsilon must not be negative, got {}", name, epsilon);
 }
 
-// gamma (and beta): [length], of x's dtype or f32.
-void require_parameters(std::string_view name, const Signature& s, std::int64_t length) {
+void require_parameters(std::string_view name, const Signature& s, std::size_t end, std::int64_t length) {
   constexpr std::string_view kNames[] = {"x", "gamma", "beta"};
   const TensorType& x = s.operands[0];
-  for (std::size_t i = 1; i < s.operands.size(); ++i) {
+  for (std::size_t i = 1; i < end; ++i) {
     const TensorType& p = s.operands[i];
     if (p.shape != Shape{length}) {
       fail<ShapeError>("[{}] {} must have shape [{}] for x {}, got {}", name, kNames[i], length, x, p);
@@ -49,26 +33,11 @@ void require_parameters(std::string_view name, const Signature& s, std::int64_t 
   }
 }
 
-Types infer_rows(std::string_view name, const Signature& s, std::size_t operands) {
-  ops::require_operands(name, s, operands);
-  ops::require_floating_rows(name, s.operands[0]);
-  require_epsilon(name, s.as<EpsilonAttribute>().epsilon);
-  require_parameters(name, s, s.operands[0].shape.back());
-  return {s.operands[0]};
-}
-
-Types infer_group_norm(const Signature& s) {
-  ops::require_operands("group_norm", s, 3);
-  const TensorType& x = s.operands[0];
-  const auto& a = s.as<GroupAttribute>();
-  if (!is_floating(x.dtype)) fail<TypeError>("[group_norm] needs a floating-point array, got {}", x);
-  if (x.shape.rank() < 2) fail<ShapeError>("[group_norm] needs [N, C, ...], got {}", x);
-  if (a.groups < 1 || x.shape[1] % a.groups != 0) {
-    fail<ShapeError>("[group_norm] the {} channels of {} do not divide into {} groups", x.shape[1], x, a.groups);
-  }
-  require_epsilon("group_norm", a.epsilon);
-  require_parameters("group_norm", s, x.shape[1]);
-  return {x};
+void require_groups(std::string_view name, const TensorType& x, std::int64_t groups) {
+  if (!is_floating(x.dtype)) fail<TypeError>("[{}] needs a floating-point array, got {}", name, x);
+  if (x.shape.rank() < 2) fail<ShapeError>("[{}] needs [N, C, ...], got {}", name, x);
+  if (groups < 1 || x.shape[1] % groups != 0)
+    fail<ShapeError>("[{}] the {} channels of {} do not divide into {} groups", name, x.shape[1], x, groups);
 }
 
 std::vector<double> widened(const TensorView& vector) {
@@ -79,6 +48,37 @@ std::vector<double> widened(const TensorView& vector) {
     }
   });
   return out;
+}
+
+}  // namespace ops
+
+namespace {
+
+using ops::epsilon_attribute;
+using ops::EpsilonAttribute;
+using ops::GammaAttribute;
+using ops::GroupAttribute;
+using ops::require_epsilon;
+using ops::require_groups;
+using ops::require_parameters;
+using ops::widened;
+
+Types infer_rows(std::string_view name, const Signature& s, std::size_t operands) {
+  ops::require_operands(name, s, operands);
+  ops::require_floating_rows(name, s.operands[0]);
+  require_epsilon(name, s.as<EpsilonAttribute>().epsilon);
+  require_parameters(name, s, operands, s.operands[0].shape.back());
+  return {s.operands[0]};
+}
+
+Types infer_group_norm(const Signature& s) {
+  ops::require_operands("group_norm", s, 3);
+  const TensorType& x = s.operands[0];
+  const auto& a = s.as<GroupAttribute>();
+  require_groups("group_norm", x, a.groups);
+  require_epsilon("group_norm", a.epsilon);
+  require_parameters("group_norm", s, 3, x.shape[1]);
+  return {x};
 }
 
 // f(row, its result) for every row, or group, over the reduced axes.
@@ -110,6 +110,51 @@ void reference_group_norm(const Launch& launch) {
                             std::span<const double>(gamma).subspan(first, n),
                             std::span<const double>(beta).subspan(first, n), a.epsilon, y);
   });
+}
+
+// ---- Rules ----
+
+// What reaches beta: the exact sum, in the wider of the two dtypes, so that it is rounded once when that is beta's.
+void add_beta(Vjp& g, const Shape& axes) {
+  if (!g.wants(2)) return;
+  const DType beta = g.in(2).dtype();
+  g.add(2, convert(sum(convert(g.ct(), promote(g.ct().dtype(), beta)), axes), beta));
+}
+
+// A sum that underflows may be -0, so what reaches gamma is not canonical.
+template <const Primitive& of_x, const Primitive& of_gamma>
+void rows_vjp(Vjp& g) {
+  const double epsilon = g.as<EpsilonAttribute>().epsilon;
+  if (g.wants(0)) g.add_canonical(0, apply(of_x, {g.in(0), g.in(1), g.ct()}, epsilon_attribute(epsilon)));
+  if (g.wants(1)) g.add(1, apply(of_gamma, {g.in(0), g.ct()}, GammaAttribute{epsilon, 1, 0, g.in(1).dtype()}));
+  Shape rows;
+  for (int axis = 0; axis + 1 < g.ct().rank(); ++axis) rows.push_back(axis);
+  if (g.operands() == 3) add_beta(g, rows);
+}
+
+void group_vjp(Vjp& g) {
+  const auto& a = g.as<GroupAttribute>();
+  if (g.wants(0)) g.add_canonical(0, apply(prim::group_norm_vjp, {g.in(0), g.in(1), g.ct()}, a));
+  if (g.wants(1))
+    g.add(1, apply(prim::group_norm_vjp_gamma, {g.in(0), g.ct()},
+                   GammaAttribute{a.epsilon, a.groups, 0, g.in(1).dtype()}));
+  Shape axes{0};
+  for (int axis = 2; axis < g.ct().rank(); ++axis) axes.push_back(axis);
+  add_beta(g, axes);
+}
+
+// The batch is one more axis of rows, while all slices have the same parameters.
+void batch_rows(Batch& b) {
+  if (b.batched(1) || (b.operands() == 3 && b.batched(2))) return b.set_by_slices();
+  Arrays operands{b.in(0)};
+  for (std::size_t i = 1; i < b.operands(); ++i) operands.push_back(b.in(i));
+  b.set(apply(b.primitive(), operands, b.equation().attributes.get()));
+}
+void batch_groups(Batch& b) {
+  if (b.batched(1) || b.batched(2)) return b.set_by_slices();
+  b.set(ops::split_batch(apply(b.primitive(), std::vector<Array>{ops::merge_batch(b.in(0)), b.in(1), b.in(2)},
+                               b.equation().attributes.get()),
+                         b.size(), b.in(0).shape()[1]));
 }
 
 constexpr DType kFloating[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
@@ -148,6 +193,8 @@ constinit const Primitive prim::layer_norm{
                     });
         },
     .run = Row{kernels::layer_norm_rows},
+    .vjp = rows_vjp<prim::layer_norm_vjp, prim::layer_norm_vjp_gamma>,
+    .batch = batch_rows,
     .samples = samples<3>};
 
 constinit const Primitive prim::rms_norm{
@@ -165,6 +212,8 @@ constinit const Primitive prim::rms_norm{
                     });
         },
     .run = Row{kernels::rms_norm_rows},
+    .vjp = rows_vjp<prim::rms_norm_vjp, prim::rms_norm_vjp_gamma>,
+    .batch = batch_rows,
     .samples = samples<2>};
 
 constinit const Primitive prim::group_norm{
@@ -178,6 +227,8 @@ constinit const Primitive prim::group_norm{
       kernels::group_norm(launch.operands[0], launch.operands[1], launch.operands[2], a.groups, a.epsilon,
                           launch.results[0]);
     }},
+    .vjp = group_vjp,
+    .batch = batch_groups,
     .samples = [](SampleSink& sink) {
       for (const DType dtype : kFloating) {
         sink.add({{dtype, {2, 6, 5, 7}}, {dtype, {6}}, {dtype, {6}}}, GroupAttribute{3, 1e-5});

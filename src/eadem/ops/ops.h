@@ -405,6 +405,9 @@ Array softmax(const Array& x, std::int64_t axis = -1);
 Array log_softmax(const Array& x, std::int64_t axis = -1);
 /// log(sum(exp(x))); the maximum itself where that is infinite, so -inf for a row of -inf.
 Array logsumexp(const Array& x, std::int64_t axis, bool keepdims = false);
+/// logsumexp(logits) - logits[label] for logits [.., classes] and integer labels [..], in the dtype of logits or, if
+/// `result` says so, f32. A label outside [0, classes) gives NaN, unless where() masks that loss: its gradient is +0.
+Array cross_entropy(const Array& logits, const Array& labels, std::optional<DType> result = std::nullopt);
 /// (x - mean) / sqrt(variance + epsilon) gamma + beta along the last axis; gamma and beta [D] of x's dtype or f32.
 Array layer_norm(const Array& x, const Array& gamma, const Array& beta, double epsilon = 1e-5);
 /// The same with gamma 1 and beta 0.

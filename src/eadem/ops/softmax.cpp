@@ -5,6 +5,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/ops.h"
 #include "eadem/ops/reductions.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -53,6 +54,11 @@ constinit const Primitive prim::softmax{
           });
         },
     .run = Row{kernels::softmax_rows},
+    .vjp =
+        [](Vjp& g) {
+          g.add_canonical(0, apply(softmax_vjp, {g.out(), g.ct()}));
+        },
+    .batch = ops::elementwise_batch,
     .samples = samples};
 
 constinit const Primitive prim::log_softmax{
@@ -67,6 +73,11 @@ constinit const Primitive prim::log_softmax{
           });
         },
     .run = Row{kernels::log_softmax_rows},
+    .vjp =
+        [](Vjp& g) {
+          g.add_canonical(0, apply(log_softmax_vjp, {g.in(), g.ct()}));
+        },
+    .batch = ops::elementwise_batch,
     .samples = samples};
 
 constinit const Primitive prim::logsumexp{
@@ -80,6 +91,11 @@ constinit const Primitive prim::logsumexp{
           });
         },
     .run = Row{kernels::logsumexp_rows},
+    .vjp =
+        [](Vjp& g) {
+          g.add_canonical(0, apply(logsumexp_vjp, {g.in(), expand_dims(g.ct(), -1)}));
+        },
+    .batch = ops::elementwise_batch,
     .samples = samples};
 
 Array softmax(const Array& x, std::int64_t axis) {

@@ -5,8 +5,8 @@
 
 namespace eadem {
 
-/// Runs one row function over the last axis of operand 0; the results have its leading shape, other operands are
-/// vectors.
+/// Runs one row function over the last axis of operand 0. The results, and operands of its rank, have its leading
+/// shape; other operands are vectors.
 void run_rows(kernels::RowFn fn, const Launch& launch);
 
 }  // namespace eadem

@@ -94,8 +94,9 @@ class StateTree {
 class Attention {
  public:
   Attention(const numerics::AttentionOperands& x, const numerics::AttentionOptions& options, const Body& body,
-            Pack pack, const PairedBody* paired)
+            Pack pack, const PairedBody* paired, const numerics::AttentionResiduals* residuals)
       : body_(body), pack_(pack), paired_(paired) {
+    g_.residuals = residuals;
     const bool paged = x.pages.data;
     g_.x = x;
     g_.options = options;
@@ -379,15 +380,16 @@ void append_head(const numerics::PageAppend& x, std::int64_t b, std::int64_t hea
 
 }  // namespace
 
-void attention(const numerics::AttentionOperands& x, const numerics::AttentionOptions& options) {
+void attention(const numerics::AttentionOperands& x, const numerics::AttentionOptions& options,
+               const numerics::AttentionResiduals* residuals) {
   if (x.y.elements() == 0) return;
   const Target target = active_target();
   const Body* body = pick_body(x.q.dtype, target);
-  if (!body) return numerics::attention(x, options);
+  if (!body) return residuals ? numerics::attention_saving(x, options, *residuals) : numerics::attention(x, options);
   const PairedBody* paired = nullptr;
   if (x.q.dtype == DType::bf16 && target >= Target::avx512bf16 && target != Target::neon) paired = paired_body();
   if (paired) record_ran(Target::avx512bf16);
-  Attention(x, options, *body, pick_pack(x.q.dtype, target), paired).run();
+  Attention(x, options, *body, pick_pack(x.q.dtype, target), paired, residuals).run();
 }
 
 void append_to_pages(const numerics::PageAppend& x) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eadem/numerics/attention.h"
+#include "eadem/numerics/attention_vjp.h"
 
 // The fast twin of numerics/attention.h, bit for bit, whatever the target, the number of threads, the layout, the
 // split into prefill chunks or the place in a batch.
@@ -11,8 +12,13 @@
 
 namespace eadem::kernels {
 
-/// As numerics::attention. y must not overlap an operand.
-void attention(const numerics::AttentionOperands&, const numerics::AttentionOptions&);
+/// As numerics::attention, or with residuals as attention_saving. y must not overlap an operand.
+void attention(const numerics::AttentionOperands&, const numerics::AttentionOptions&,
+               const numerics::AttentionResiduals* residuals = nullptr);
+
+/// As numerics::attention_vjp.
+void attention_vjp(const numerics::AttentionOperands&, const numerics::AttentionOptions&, const TensorView& dy,
+                   const numerics::AttentionResiduals&, const numerics::AttentionCotangents&);
 
 /// As numerics::append_to_pages. No two rows may name the same slot of a page.
 void append_to_pages(const numerics::PageAppend&);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "eadem/numerics/cotangent.h"
 #include "eadem/numerics/elementary.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,6 +14,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 // After foreach_target.h, which includes it once for each target.
+#include "eadem/kernels/attention/exponential-inl.h"
 #include "eadem/kernels/attention/product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,9 +25,6 @@ using namespace attention_detail;
 using numerics::ExponentialConstants;
 using numerics::KeyRange;
 using numerics::Wide;
-
-template <class W>
-inline constexpr W kInfinity = std::numeric_limits<W>::infinity();
 
 // Keys [lo, hi) of a block.
 struct Span {
@@ -79,37 +78,6 @@ void adjust_scores(const Problem& g, const Tile& t, std::int64_t row, std::int64
     const std::uint8_t* mask = g.x.mask.as<std::uint8_t>() + row_of(g.x.mask);
     for (std::int64_t j = seen.lo; j < seen.hi; ++j) s[j] = mask[j * step] ? s[j] : -kInfinity<W>;
   }
-}
-
-// e^s 2^-m for a row whose greatest score is ordinary: in (-2^19, 2^20). A score of -2^20 or less is then so far below
-// that its p is +0 whatever its digits, so the f32 reduction serves all.
-template <class D, class V>
-HWY_INLINE V exponential(D d, V s, V maximum) {
-  using W = hn::TFromD<D>;
-  using C = ExponentialConstants<W>;
-  const hn::RebindToUnsigned<D> du;
-  constexpr int kSignificand = std::numeric_limits<W>::digits - 1;
-  const V n = hn::Round(hn::Mul(s, hn::Set(d, C::log2_e)));
-  V r = hn::NegMulAdd(n, hn::Set(d, C::ln2_hi), s);
-  r = hn::NegMulAdd(n, hn::Set(d, C::ln2_lo), r);
-  V f = hn::Set(d, C::c[std::size(C::c) - 1]);
-  for (int i = static_cast<int>(std::size(C::c)) - 2; i >= 0; --i) f = hn::MulAdd(f, r, hn::Set(d, C::c[i]));
-  f = hn::MulAdd(f, r, hn::Set(d, W{1}));
-  f = hn::MulAdd(f, r, hn::Set(d, W{1}));
-  const V exponent = hn::Sub(n, maximum);
-  // Adding 1.5 2^23 leaves the integer in the low bits; the shift drops the rest.
-  constexpr W kMagic = sizeof(W) == 4 ? static_cast<W>(0x1.8p23) : static_cast<W>(0x1.8p52);
-  const auto shift = hn::ShiftLeft<kSignificand>(hn::BitCast(du, hn::Add(exponent, hn::Set(d, kMagic))));
-  const V p = hn::BitCast(d, hn::Add(hn::BitCast(du, f), shift));
-  return hn::IfThenElseZero(hn::Ge(exponent, hn::Set(d, static_cast<W>(C::kNegligible))), p);
-}
-
-// The same for any row, one by one.
-template <class W>
-W exponential_of_any(W s, double maximum) {
-  if (s == -kInfinity<W>) return 0;
-  const auto [n, f] = numerics::split_exponential(s);
-  return n - maximum >= ExponentialConstants<W>::kNegligible ? std::ldexp(f, static_cast<int>(n - maximum)) : W{0};
 }
 
 template <class W>
@@ -437,6 +405,28 @@ void scaled_row(const Wide<T>* acc, double r, std::int64_t columns, T* y) {
   }
 }
 
+// m, l and o of a row.
+template <class T>
+void keep_residuals(const Problem& g, std::int64_t to, const State& state, std::int64_t row) {
+  using W = Wide<T>;
+  const numerics::AttentionResiduals& r = *g.residuals;
+  W* o = r.output.as<W>() + to * g.head_size;
+  if (state.nan[row] || state.maximum[row] == -kInfinity<double>) {
+    const W value = state.nan[row] ? numerics::canonical_nan<W>() : W{0};
+    r.maximum.as<double>()[to] = state.nan[row] ? 0 : state.maximum[row];
+    r.sum.as<W>()[to] = value;
+    std::fill_n(o, g.head_size, value);
+    return;
+  }
+  const W sum = static_cast<const W*>(state.sum)[row];
+  r.maximum.as<double>()[to] = state.maximum[row] + 0.0;  // never -0
+  r.sum.as<W>()[to] = sum;
+  const W* acc = static_cast<const W*>(state.acc) + row * g.columns;
+  const double scale = 1 / static_cast<double>(sum);
+  for (std::int64_t c = 0; c < g.head_size; ++c)
+    o[c] = numerics::round_cotangent<W>(static_cast<double>(acc[c]) * scale);
+}
+
 // y = RN_t(RN64(acc RN64(1 / l))), +0 for a zero, the canonical NaN for a NaN.
 template <class T>
 void finish(const Problem& g, const Tile& t, const State& state) {
@@ -446,6 +436,7 @@ void finish(const Problem& g, const Tile& t, const State& state) {
     T* y = g.x.y.as<T>() + t.b * g.x.y.strides[0] + h * g.x.y.strides[1] + i * g.x.y.strides[2];
     const std::int64_t step = g.x.y.strides[3];
     const bool nan = state.nan[row];
+    if (g.residuals) keep_residuals<T>(g, (t.b * g.group * g.kv_heads + h) * g.queries + i, state, row);
     if (nan || state.maximum[row] == -kInfinity<double>) {
       for (std::int64_t c = 0; c < g.head_size; ++c) y[c * step] = nan ? numerics::canonical_nan<T>() : T{};
       continue;

@@ -5,6 +5,7 @@
 
 #include "eadem/kernels/target.h"
 #include "eadem/numerics/attention.h"
+#include "eadem/numerics/attention_vjp.h"
 
 // What the driver (attention.cpp) and the bodies of the targets share. W is float, or double for f64.
 
@@ -25,7 +26,8 @@ struct Problem {
   std::int64_t batch, kv_heads, group, queries, keys, head_size;
   std::int64_t columns;                 ///< the head size rounded up to 16: rows of packed values and of accumulators
   std::int64_t key_panel, value_panel;  ///< columns of a panel of packed keys, of packed values
-  std::int64_t rows() const { return group * queries; }  ///< queries that read one key head: row = h queries + i
+  const numerics::AttentionResiduals* residuals = nullptr;  ///< to be filled, too
+  std::int64_t rows() const { return group * queries; }     ///< queries that read one key head: row = h queries + i
 };
 
 /// How a block of 128 keys is packed. Keys that do not exist, or lie before `start` or after `length`, are zeros.

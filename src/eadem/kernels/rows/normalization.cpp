@@ -4,18 +4,8 @@
 
 #include "eadem/kernels/rows/packed.h"
 #include "eadem/kernels/rows/rows.h"
+#include "eadem/kernels/rows/types.h"
 #include "eadem/kernels/target.h"
-
-#ifndef EADEM_KERNELS_ROWS_NORMALIZATION_TYPES
-#define EADEM_KERNELS_ROWS_NORMALIZATION_TYPES
-namespace eadem::kernels {
-template <class T, class P>
-struct Types {
-  using Element = T;
-  using Parameter = P;
-};
-}  // namespace eadem::kernels
-#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "eadem/kernels/rows/normalization.cpp"
@@ -143,19 +133,6 @@ void scalar_rms_norm(const RowArgs& args) {
   scalar<C, false>(args);
 }
 
-// Calls f(Types<T, P>) with the types of x and gamma; gamma has x's dtype or f32.
-template <class F>
-RowFn with_types(const Signature& s, F f) {
-  return visit_floating(s.operands[0].dtype, [&]<class T>(std::type_identity<T>) -> RowFn {
-    if (s.operands[1].dtype == kDTypeOf<T>) return f(Types<T, T>());
-    return f(Types<T, float>());
-  });
-}
-
-}  // namespace
-
-namespace {
-
 template <class T>
 void scalar_group(const T* x, std::int64_t channels, std::int64_t spatial, const double* gamma, const double* beta,
                   double epsilon, T* y) {
@@ -208,10 +185,12 @@ void group_norm(const TensorView& x, const TensorView& gamma, const TensorView& 
 }
 
 RowFn layer_norm_rows(const Signature& s) {
-  return with_types(s, []<class C>(C) { return EADEM_PER_TARGET(scalar_layer_norm<C>, layer_norm<C>).pick(); });
+  return with_row_types(s.operands[0].dtype, s.operands[1].dtype,
+                        []<class C>(C) { return EADEM_PER_TARGET(scalar_layer_norm<C>, layer_norm<C>).pick(); });
 }
 RowFn rms_norm_rows(const Signature& s) {
-  return with_types(s, []<class C>(C) { return EADEM_PER_TARGET(scalar_rms_norm<C>, rms_norm<C>).pick(); });
+  return with_row_types(s.operands[0].dtype, s.operands[1].dtype,
+                        []<class C>(C) { return EADEM_PER_TARGET(scalar_rms_norm<C>, rms_norm<C>).pick(); });
 }
 
 }  // namespace eadem::kernels

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "eadem/kernels/reduce/load-inl.h"
+#include "eadem/numerics/cotangent.h"
 #include "eadem/numerics/rounding.h"
 #include "eadem/numerics/row_sum.h"
 #include "hwy/highway.h"
@@ -90,6 +91,25 @@ HWY_INLINE void store_rounded(D d, V v, T* y) {
   }
 }
 
+/// What rounds to a zero becomes +0: half the least subnormal, or less.
+template <class T>
+inline constexpr double kRoundsToZero = std::is_same_v<T, double>     ? 0
+                                        : std::is_same_v<T, float>    ? 0x1p-150
+                                        : std::is_same_v<T, bfloat16> ? 0x1p-134
+                                                                      : 0x1p-25;
+
+/// y[0, n) = RN_T(f(i)), never -0: vector(i) gives lanes i.., scalar(i) the i-th element as double.
+template <class T, class D, class Vector, class Scalar>
+HWY_INLINE void store_cotangent(D d, std::int64_t n, T* y, Vector vector, Scalar scalar) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = vector(i);
+    store_rounded(d, hn::IfThenZeroElse(hn::Le(hn::Abs(v), hn::Set(d, kRoundsToZero<T>)), v), y + i);
+  }
+  for (; i < n; ++i) y[i] = numerics::round_cotangent<T>(scalar(i));
+}
+
 /// The row sum of numerics/row_sum.h on vectors: step(acc, i) adds elements i.. to a vector of chains, step(acc, i) of
 /// a double one element to its chain.
 template <class D, class VectorStep, class ScalarStep>
@@ -167,6 +187,15 @@ double sum_of_squares(const T* x, std::int64_t n, double mean) {
         const double c = numerics::to_double(x[i]) - mean;
         return std::fma(c, c, acc);
       });
+}
+
+/// The row sum of fma(a, b).
+template <class T, class U>
+double sum_of_products(const T* a, const U* b, std::int64_t n) {
+  const hn::ScalableTag<double> d;
+  return row_sum(
+      d, n, [&](auto acc, std::int64_t i) HWY_ATTR { return hn::MulAdd(load_f64(d, a + i), load_f64(d, b + i), acc); },
+      [&](double acc, std::int64_t i) { return std::fma(numerics::to_double(a[i]), numerics::to_double(b[i]), acc); });
 }
 
 #endif

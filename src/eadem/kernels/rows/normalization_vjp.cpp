@@ -35,7 +35,8 @@ numerics::Moments moments(const T* x, std::int64_t n, double epsilon) {
 template <class T, bool centered>
 void from_scaled(const T* x, const double* g, std::int64_t n, double epsilon, T* dx) {
   const hn::ScalableTag<double> d;
-  const auto [mean, r] = moments<T, centered>(x, n, epsilon);
+  const numerics::Moments row = moments<T, centered>(x, n, epsilon);
+  const double mean = row.mean, r = row.reciprocal_deviation;
   const auto m = hn::Set(d, mean), scale = hn::Set(d, r);
   const auto normalized = [&](std::int64_t i) { return (numerics::to_double(x[i]) - mean) * r; };
   const double products = row_sum(

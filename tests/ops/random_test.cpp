@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "eadem/base/error.h"
 #include "eadem/ops/ops.h"
 
@@ -37,6 +39,18 @@ TEST(Random, CategoricalDrawsByRow) {
   EXPECT_EQ(drawn.data<std::int64_t>()[2], -1);
   EXPECT_EQ(categorical(weights, Array::from<double>({1.0, -0.1, NAN})).data<std::int64_t>()[0], -1);
 }
+// Facts of JAX 0.10.2, PRNGKey(42): jax.random.permutation(key, 10), bernoulli(key, 0.3, (16,)).
+TEST(Random, OtherDrawsAreThoseOfJax) {
+  const Array key = random_key(42);
+  const std::int64_t order[] = {7, 4, 2, 5, 3, 6, 8, 9, 0, 1};
+  const Array permuted = permutation(key, 10);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(permuted.data<std::int64_t>()[i], order[i]);
+  EXPECT_EQ(permutation(key, 0).shape(), (Shape{0}));
+  EXPECT_EQ(permutation(key, 1).data<std::int64_t>()[0], 0);
+  const Array drawn = bernoulli(key, 0.3, {16});
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(drawn.data<bool>()[i], i == 6);
+}
+
 TEST(Random, BadArgumentsAreRefused) {
   const Array key = random_key(1);
   EXPECT_THROW(random_bits(key, {2}, DType::f32), TypeError);
@@ -48,6 +62,8 @@ TEST(Random, BadArgumentsAreRefused) {
   EXPECT_THROW(normal(key, {-1}), ShapeError);
   EXPECT_THROW(normal(Array::from<float>({1, 2}), {1}), TypeError);
   EXPECT_THROW(split_key(key, -1), ValueError);
+  EXPECT_THROW(bernoulli(key, 1.5, {2}), ValueError);
+  EXPECT_THROW(permutation(key, -1), ValueError);
   EXPECT_THROW(categorical(Array::scalar(1, DType::f32), Array::scalar(0, DType::f64)), ShapeError);
   EXPECT_THROW(categorical(Array::from<float>({1, 2}), Array::from<double>({0})), ShapeError);
   EXPECT_THROW(categorical(Array::from<float>({1, 2}), Array::scalar(0, DType::f32)), TypeError);

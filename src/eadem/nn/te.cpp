@@ -17,7 +17,7 @@ Array beside(const Array& parameter, DType x) {
 
 Array activate(Activation activation, const Array& x) {
   switch (activation) {
-    case Activation::relu: return maximum(x, zeros_like(x));
+    case Activation::relu: return relu(x);
     case Activation::gelu: return gelu_tanh(x);
     case Activation::silu: return silu(x);
     case Activation::sigmoid: return sigmoid(x);

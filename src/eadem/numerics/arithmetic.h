@@ -275,6 +275,14 @@ struct Clamp {
   }
 };
 
+/// maximum(x, 0): NaN propagates, -0 becomes +0.
+struct Relu {
+  template <class T>
+  constexpr T operator()(T x) const {
+    return Maximum{}(x, T{});
+  }
+};
+
 inline constexpr Negate negate;
 inline constexpr Abs abs;
 inline constexpr Sign sign;
@@ -292,5 +300,6 @@ inline constexpr Remainder remainder;
 inline constexpr Maximum maximum;
 inline constexpr Minimum minimum;
 inline constexpr Clamp clamp;
+inline constexpr Relu relu;
 
 }  // namespace eadem::numerics

@@ -45,6 +45,10 @@ Factor share(const Point& p) {
   const Array &x = p.in(mine), &y = p.in(other);
   return times(where(wins(x, y), ones_like(x), where(equal(x, y), full_like(x, 0.5), zeros_like(x))));
 }
+// relu'(0) = 0 (numerics.md section 6), as frameworks have it; maximum(x, 0) shares, and gives a half there.
+Factor of_relu(const Point& p) {
+  return times(where(greater(p.in(), zeros_like(p.in())), ones_like(p.in()), zeros_like(p.in())));
+}
 // clamp is minimum(maximum(x, low), high) with operands (low, x, high): each of two that meet has a half.
 Factor clamped_low(const Point& p) {
   const Array &low = p.in(0), &x = p.in(1), &high = p.in(2), one = ones_like(x), half = full_like(x, 0.5);
@@ -97,12 +101,17 @@ constinit const Primitive prim::fma = ops::differentiable<second, first, kOne>(
     ops::elementwise<"fma", numerics::Fma, 3>("a b + c, rounded once.", kernels::fma));
 constinit const Primitive prim::clamp = ops::differentiable<clamped_low, inside, clamped_high>(
     ops::elementwise<"clamp", numerics::Clamp, 3>("minimum(maximum(x, low), high).", kernels::clamp));
+constinit const Primitive prim::relu = ops::differentiable<of_relu>(
+    ops::elementwise<"relu", numerics::Relu, 1>("maximum(x, 0), of derivative 0 at 0.", kernels::relu));
 
 Array negate(const Array& x) {
   return apply(prim::negate, {x});
 }
 Array abs(const Array& x) {
   return apply(prim::abs, {x});
+}
+Array relu(const Array& x) {
+  return apply(prim::relu, {x});
 }
 Array sign(const Array& x) {
   return apply(prim::sign, {x});

@@ -1,8 +1,11 @@
+#include <array>
+
 #include "eadem/kernels/move/copy.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/indices.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // dynamic_slice and dynamic_update_slice: windows whose place is data.
 
@@ -50,6 +53,36 @@ void update(const Launch& launch) {
   copy(launch.operands[1], window_at(launch.results[0], launch.operands[1].shape, launch.operands[2]));
 }
 
+void slice_vjp(Vjp& g) {
+  g.add_canonical(0, dynamic_update_slice(zeros_like(g.in(0)), g.ct(), g.in(1)));
+}
+void slice_jvp(Jvp& j) {
+  j.add_canonical(dynamic_slice(j.tangent(0), j.in(1), j.as<SizeAttribute>().size));
+}
+void update_vjp(Vjp& g) {
+  const Array &update = g.in(1), &start = g.in(2);
+  if (g.wants(0)) g.add_canonical(0, dynamic_update_slice(g.ct(), zeros_like(update), start));
+  if (g.wants(1)) g.add_canonical(1, dynamic_slice(g.ct(), start, update.shape()));
+}
+void update_jvp(Jvp& j) {
+  j.add_canonical(dynamic_update_slice(j.tangent(0), j.tangent(1), j.in(2)));
+}
+
+// One start for all: the window takes the batch axis whole. Starts of each slice's own go slice by slice.
+Array start_behind_batch(const Array& start) {
+  return concatenate(std::array{zeros({1}, DType::i64), start}, 0);
+}
+void slice_batch(Batch& b) {
+  if (b.batched(1)) return b.set_by_slices();
+  Shape size = b.as<SizeAttribute>().size;
+  size.insert(0, b.size());
+  b.set(dynamic_slice(b.in(0), start_behind_batch(b.in(1)), size));
+}
+void update_batch(Batch& b) {
+  if (b.batched(2)) return b.set_by_slices();
+  b.set(dynamic_update_slice(b.with_axis(0), b.with_axis(1), start_behind_batch(b.in(2))));
+}
+
 }  // namespace
 
 constinit const Primitive prim::dynamic_slice{
@@ -63,6 +96,9 @@ constinit const Primitive prim::dynamic_slice{
     },
     .reference = ops::reference_of_view<sliced>,
     .run = Kernel{[](const Launch& launch, Context&) { kernels::copy(sliced(launch), launch.results[0]); }},
+    .vjp = slice_vjp,
+    .jvp = slice_jvp,
+    .batch = slice_batch,
     .samples =
         [](SampleSink& sink) {
           sink.add({{DType::f32, {5, 7}, Fill::edges}, {DType::i64, {2}, Fill::indices, 8}}, SizeAttribute{{2, 3}});
@@ -81,6 +117,9 @@ constinit const Primitive prim::dynamic_update_slice{
     },
     .reference = update<reference_copy>,
     .run = Kernel{[](const Launch& launch, Context&) { update<kernels::copy>(launch); }},
+    .vjp = update_vjp,
+    .jvp = update_jvp,
+    .batch = update_batch,
     .samples =
         [](SampleSink& sink) {
           sink.add({{DType::f32, {5, 7}, Fill::edges}, {DType::f32, {2, 3}}, {DType::i64, {2}, Fill::indices, 8}});

@@ -1,6 +1,7 @@
 // Powers, roots, exponentials and logarithms.
 // Correctly rounded in f32, bf16 and f16 (numerics.md section 2).
 
+#include <array>
 #include <numbers>
 
 #include "eadem/numerics/elementary.h"
@@ -117,6 +118,10 @@ Array log10(const Array& x) {
 }
 Array log1p(const Array& x) {
   return apply(prim::log1p, {ops::as_floating(x)});
+}
+Array logaddexp(const Array& x, const Array& y) {
+  const auto [a, b] = ops::matched("logaddexp", ops::as_floating(x), ops::as_floating(y));
+  return logsumexp(stack(std::array{a, b}, -1), -1);
 }
 Array pow(const Array& x, const Array& y) {
   return ops::apply_binary(prim::pow, ops::as_floating(x), ops::as_floating(y));

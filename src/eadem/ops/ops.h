@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,6 +87,12 @@ Array dynamic_update_slice(const Array& x, const Array& update, const Array& sta
 /// x's slices along `axis` at integer `indices` (any shape); negative ones count from the end. Throws ValueError for
 /// an index out of range; inside a transform, where the indices are not known yet, it is clamped into the axis.
 Array take(const Array& x, const Array& indices, std::int64_t axis);
+/// x with its slices along `axis` at `indices` (as take reads them) replaced by `updates`, of the shape that take
+/// gives; where indices repeat, the last update stays.
+Array scatter(const Array& x, const Array& indices, const Array& updates, std::int64_t axis);
+/// x with `updates` added at `indices`, as scatter: each element is the exact sum of all that goes there, rounded once;
+/// integers wrap.
+Array scatter_add(const Array& x, const Array& indices, const Array& updates, std::int64_t axis);
 /// 0, 1, 2, ... along `axis` of an array of this type.
 Array iota(DType dtype, const Shape& shape, std::int64_t axis);
 /// The numbers 0 .. count-1.
@@ -131,6 +138,8 @@ Array negate(const Array& x);
 Array abs(const Array& x);
 /// -1, 0 or 1; a zero keeps its sign.
 Array sign(const Array& x);
+/// max(x, 0), -0 as +0; its derivative at 0 is 0.
+Array relu(const Array& x);
 /// a + b; integers wrap, as in all arithmetic.
 Array add(const Array& a, const Array& b);
 /// a - b.
@@ -244,6 +253,8 @@ Array log(const Array& x);
 Array log2(const Array& x);
 Array log10(const Array& x);
 Array log1p(const Array& x);
+/// log(e^x + e^y): logsumexp of the two, -inf where both are.
+Array logaddexp(const Array& x, const Array& y);
 /// x^y, with C's special cases.
 Array pow(const Array& x, const Array& y);
 /// Trigonometric functions of radians, and hyperbolic ones, and their inverses.
@@ -281,8 +292,9 @@ Array sigmoid_derivative(const Array& x);
 Array silu_derivative(const Array& x);
 Array gelu_derivative(const Array& x);
 Array gelu_tanh_derivative(const Array& x);
-// ---- Random numbers (numerics.md section 8): pure functions of a key, u32[2] = (high, low); never of a hidden state.
-// ----
+
+// ---- Random numbers (numerics.md section 8): pure functions of a key, never of a hidden state. ----
+// A key is u32[2] = (high, low). Of keys u32[..., 2] each gives its own result behind the leading axes.
 
 /// The key of a seed: jax.random.PRNGKey.
 Array random_key(std::uint64_t seed);
@@ -290,12 +302,18 @@ Array random_key(std::uint64_t seed);
 Array split_key(const Array& key, std::int64_t count = 2);
 /// A new key from a key and a number: jax.random.fold_in.
 Array fold_in(const Array& key, std::uint32_t data);
+Array fold_in(const Array& key, const Array& data);
 /// Random bits; dtype u8, u16, u32 or u64: jax.random.bits.
 Array random_bits(const Array& key, const Shape& shape, DType dtype = DType::u32);
 /// Uniform on [low, high) before its rounding: jax.random.uniform on CPU.
 Array uniform(const Array& key, const Shape& shape, DType dtype = DType::f32, double low = 0, double high = 1);
 /// Standard normal; 16-bit types are drawn in f32 and rounded.
 Array normal(const Array& key, const Shape& shape, DType dtype = DType::f32);
+/// True with a probability: uniform(key, shape) < probability; as jax.random.bernoulli. What dropout keeps is
+/// bernoulli(key, 1 - rate, shape).
+Array bernoulli(const Array& key, double probability, const Shape& shape);
+/// 0 .. count-1 in random order, i64: jax.random.permutation(key, count).
+Array permutation(const Array& key, std::int64_t count);
 /// Draws along the last axis: weights [..., n], not negative and not all zero, and uniforms [...] in f64 in [0, 1) give
 /// i64 [...]. A weight of zero is never drawn; -1 where a row's weights or its uniform are not such.
 Array categorical(const Array& weights, const Array& uniforms);
@@ -320,6 +338,13 @@ Array dot_general(const Array& lhs, const Array& rhs, const Shape& lhs_contracti
 /// The matrix product as numpy.matmul: the last two axes are matrices, the others broadcast; a vector is a row on the
 /// left and a column on the right, and its axis is dropped. Dtypes promote. Throws ShapeError, TypeError.
 Array matmul(const Array& a, const Array& b);
+/// Sums of products by labels of axes, as numpy.einsum: "bij,bjk->bik". Operands are multiplied in pairs from left to
+/// right, each pair one dot_general; a label in one operand only that the output lacks is summed first (exactly).
+/// Without an arrow the output has the labels that come once, in alphabetical order. A label comes once in an operand.
+Array einsum(std::string_view equation, std::span<const Array> operands);
+inline Array einsum(std::string_view equation, std::initializer_list<Array> operands) {
+  return einsum(equation, std::span<const Array>(operands.begin(), operands.size()));
+}
 /// x w^T + bias: x [.., K], w [N, K], bias [N] of any floating dtype; [.., N] in `result` (default: the operands'
 /// dtype), rounded once after the bias is added in f32 (f64). w's packed form is kept on its buffer. Throws ShapeError,
 /// TypeError.
@@ -395,6 +420,14 @@ Array argmin(const Array& x);
 /// Running sums along an axis, from its end if `reverse`: an f64 chain, each prefix rounded once to x's dtype; integers
 /// and bool give i64 or u64.
 Array cumsum(const Array& x, std::int64_t axis, bool reverse = false);
+/// Running products along an axis, which neither overflow nor underflow inside, each rounded once; integers and bool
+/// give i64 or u64.
+Array cumprod(const Array& x, std::int64_t axis);
+/// The elements along an axis in ascending order: NaN last, -0 before +0, equal ones in their order. argsort: the i64
+/// indices that they come from; sort_with_indices: both.
+Array sort(const Array& x, std::int64_t axis = -1);
+Array argsort(const Array& x, std::int64_t axis = -1);
+std::pair<Array, Array> sort_with_indices(const Array& x, std::int64_t axis = -1);
 /// The k largest along an axis in descending order (NaN first, ties by ascending index), and their i64 indices.
 std::pair<Array, Array> top_k(const Array& x, std::int64_t k, std::int64_t axis = -1);
 

@@ -7,6 +7,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/matrix.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // quantized_linear and quantized_take: products with packed quantized weights, and their rows.
 
@@ -171,6 +172,41 @@ void run_take(const Launch& launch, Context&) {
   kernels::dequantize_rows(w, ids, ops::as_matrix(launch.results[0]));
 }
 
+// The cotangent of x meets the weights dequantized once, in f32 (f64): an ordinary contraction. Codes have none.
+void linear_vjp(Vjp& g) {
+  const Array &x = g.in(0), &ct = g.ct();
+  if (g.wants(0)) {
+    QuantizedAttribute rows = g.as<QuantizedAttribute>();
+    rows.result = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const Array w = apply(prim::quantized_take, {g.in(1), arange(rows.rows)}, rows);
+    ops::add_contraction(g, 0, dot_general(ct, w, {-1}, {0}, {}, {}, x.dtype()));
+  }
+  if (g.operands() == 3 && g.wants(2)) {
+    Shape leading;
+    for (int axis = 0; axis + 1 < ct.rank(); ++axis) leading.push_back(axis);
+    const DType bias = g.in(2).dtype();
+    g.add(2, convert(sum(convert(ct, promote(ct.dtype(), bias)), leading), bias));
+  }
+}
+void linear_jvp(Jvp& j) {
+  QuantizedAttribute a = j.as<QuantizedAttribute>();
+  a.result = j.out().dtype();
+  if (j.has(0)) ops::add_contraction(j, apply(prim::quantized_linear, {j.tangent(0), j.in(1)}, a));
+  if (j.operands() == 3 && j.has(2)) j.add(broadcast_to(convert(j.tangent(2), j.out().dtype()), j.out().shape()));
+}
+
+// Rows of x, and indices, are independent of each other; weights of each slice's own are not one packed matrix.
+void linear_batch(Batch& b) {
+  if (b.batched(1) || (b.operands() == 3 && b.batched(2))) return b.set_by_slices();
+  Arrays operands;
+  for (std::size_t i = 0; i < b.operands(); ++i) operands.push_back(b.in(i));
+  b.set(apply(prim::quantized_linear, operands, &b.as<QuantizedAttribute>()));
+}
+void take_batch(Batch& b) {
+  if (b.batched(0)) return b.set_by_slices();
+  b.set(apply(prim::quantized_take, {b.in(0), b.in(1)}, b.as<QuantizedAttribute>()));
+}
+
 // Random bytes are packed weights where a code fills its bits: 4 and 8.
 QuantizedAttribute sample_weight(std::int64_t rows, std::int64_t columns, int bits, int group, bool symmetric,
                                  std::optional<DType> result) {
@@ -195,6 +231,9 @@ constinit const Primitive prim::quantized_linear{
     .infer = infer_linear,
     .reference = reference_linear,
     .run = Kernel{run_linear},
+    .vjp = linear_vjp,
+    .jvp = linear_jvp,
+    .batch = linear_batch,
     .samples = [](SampleSink& sink) {
       const QuantizedAttribute q4 = sample_weight(19, 96, 4, 32, false, std::nullopt);
       const QuantizedAttribute q8 = sample_weight(33, 64, 8, 32, true, DType::f32);
@@ -212,6 +251,7 @@ constinit const Primitive prim::quantized_take{
     .infer = infer_take,
     .reference = reference_take,
     .run = Kernel{run_take},
+    .batch = take_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::bf16, DType::f32, DType::f16, DType::f64}) {

@@ -1,11 +1,14 @@
 #include "eadem/kernels/random/random.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "eadem/base/parallel.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -33,26 +36,64 @@ struct CountAttribute {
   static constexpr auto fields() { return std::tuple(field("count", &CountAttribute::count)); }
 };
 
-void require_key(std::string_view operation, const Signature& s, std::size_t operands = 1) {
+// Keys are [..., 2]; each has its own stream, so that a batch of them is what each gives alone.
+Shape require_keys(std::string_view operation, const Signature& s, std::size_t operands = 1) {
   ops::require_operands(operation, s, operands);
-  if (s.operands[0] != TensorType{DType::u32, {2}})
-    fail<TypeError>("[{}] a key is u32[2], got {}", operation, s.operands[0]);
+  const TensorType& keys = s.operands[0];
+  if (keys.dtype != DType::u32 || keys.shape.empty() || keys.shape.back() != 2)
+    fail<TypeError>("[{}] a key is u32[2], several are u32[..., 2], got {}", operation, keys);
+  Shape leading = keys.shape;
+  leading.pop_back();
+  return leading;
 }
-Key key_of(const TensorView& view) {
-  const auto* words = view.as<const std::uint32_t>();
-  return {words[0], words[view.strides[0]]};
+Shape joined(std::string_view operation, Shape leading, const Shape& shape) {
+  checked_elements(operation, shape);
+  for (const std::int64_t extent : shape) leading.push_back(extent);
+  checked_elements(operation, leading);
+  return leading;
+}
+// The i-th key, row-major.
+Key key_at(const TensorView& keys, std::int64_t i) {
+  const int last = keys.shape.rank() - 1;
+  std::int64_t offset = 0;
+  for (int axis = last - 1; axis >= 0; --axis) {
+    offset += i % keys.shape[axis] * keys.strides[axis];
+    i /= keys.shape[axis];
+  }
+  const auto* words = keys.as<const std::uint32_t>() + offset;
+  return {words[0], words[keys.strides[last]]};
 }
 void store_key(Key key, std::uint32_t* words) {
   words[0] = key.high;
   words[1] = key.low;
 }
 
-// The reference of a draw: element i of the result is element(type, key, i).
-template <class Element>
+// The reference of a draw: element i of a key's part of the result is element(key, i).
+template <class T, class Element>
 void draw_each(const Launch& launch, const Element& element) {
+  T* next = launch.results[0].as<T>();
+  const std::int64_t keys = launch.operands[0].elements() / 2;
+  const std::int64_t count = keys == 0 ? 0 : launch.results[0].elements() / keys;
+  for (std::int64_t k = 0; k < keys; ++k)
+    for (std::int64_t i = 0; i < count; ++i)
+      *next++ = element(key_at(launch.operands[0], k), static_cast<std::uint64_t>(i));
+}
+
+// draw(key, its part of the result, the part's elements): many keys go to many threads, of one the draw itself does.
+template <class Draw>
+void draw_by_key(const Launch& launch, const Draw& draw) {
   const TensorView& result = launch.results[0];
-  const Key key = key_of(launch.operands[0]);
-  for (std::int64_t i = 0; i < result.elements(); ++i) element(key, static_cast<std::uint64_t>(i), i);
+  const std::int64_t keys = launch.operands[0].elements() / 2;
+  if (result.elements() == 0) return;
+  const std::int64_t count = result.elements() / keys;
+  const auto of_key = [&](std::int64_t k) {
+    draw(key_at(launch.operands[0], k), result.data + k * count * static_cast<std::int64_t>(size_of(result.dtype)),
+         count);
+  };
+  if (keys == 1) return of_key(0);
+  parallel_for(keys, std::max<std::int64_t>(1, 16384 / count), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t k = begin; k < end; ++k) of_key(k);
+  });
 }
 
 template <class T>
@@ -60,14 +101,27 @@ std::pair<T, T> bounds(const UniformAttribute& a) {
   return {numerics::round_to<T>(a.low + 0.0), numerics::round_to<T>(a.high + 0.0)};
 }
 
+// New keys [begin, end) of all that the launch makes.
 void split(const Launch& launch, std::int64_t begin, std::int64_t end) {
-  const Key key = key_of(launch.operands[0]);
+  const std::int64_t count = launch.as<CountAttribute>().count;
   for (std::int64_t i = begin; i < end; ++i)
-    store_key(numerics::split(key, static_cast<std::uint64_t>(i)), launch.results[0].as<std::uint32_t>() + 2 * i);
+    store_key(numerics::split(key_at(launch.operands[0], i / count), static_cast<std::uint64_t>(i % count)),
+              launch.results[0].as<std::uint32_t>() + 2 * i);
 }
 void fold(const Launch& launch) {
-  store_key(numerics::fold_in(key_of(launch.operands[0]), *launch.operands[1].as<const std::uint32_t>()),
-            launch.results[0].as<std::uint32_t>());
+  const TensorView& data = launch.operands[1];
+  std::uint32_t* next = launch.results[0].as<std::uint32_t>();
+  std::int64_t k = 0;
+  ops::for_each_index(data.shape, [&](const Shape& at) {
+    const auto number = *reinterpret_cast<const std::uint32_t*>(ops::element_at(data, at));
+    store_key(numerics::fold_in(key_at(launch.operands[0], k++), number), next);
+    next += 2;
+  });
+}
+
+// A batch of keys is an axis of keys more.
+void keys_batch(Batch& b) {
+  b.set(apply(b.primitive(), std::array{b.in()}, b.equation().attributes.get()));
 }
 
 // Rows [begin, end) of a weighted draw.
@@ -101,25 +155,24 @@ constinit const Primitive prim::random_bits{
     .summary = "Random bits of a key: Threefry-2x32, JAX's partitionable scheme.",
     .attributes = &kAttributesOf<DrawAttribute>,
     .infer = [](const Signature& s) -> Types {
-      require_key("random_bits", s);
+      const Shape keys = require_keys("random_bits", s);
       const auto& a = s.as<DrawAttribute>();
       if (!is_unsigned_integer(a.dtype)) fail<TypeError>("[random_bits] bits are u8, u16, u32 or u64, got {}", a.dtype);
-      checked_elements("random_bits", a.shape);
-      return {{a.dtype, a.shape}};
+      return {{a.dtype, joined("random_bits", keys, a.shape)}};
     },
     .reference =
         [](const Launch& launch) {
           visit(launch.results[0].dtype, [&]<class T>(std::type_identity<T>) {
             if constexpr (std::unsigned_integral<T> && !std::same_as<T, bool>)
-              draw_each(launch, [&](Key key, std::uint64_t index, std::int64_t i) {
-                launch.results[0].as<T>()[i] = numerics::random_bits<T>(key, index);
-              });
+              draw_each<T>(launch, [](Key key, std::uint64_t i) { return numerics::random_bits<T>(key, i); });
           });
         },
     .run = Kernel{[](const Launch& launch, Context&) {
-      const TensorView& result = launch.results[0];
-      kernels::random_bits(key_of(launch.operands[0]), result.dtype, result.data, result.elements());
+      draw_by_key(launch, [&](Key key, void* out, std::int64_t count) {
+        kernels::random_bits(key, launch.results[0].dtype, out, count);
+      });
     }},
+    .batch = keys_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::u8, DType::u16, DType::u32, DType::u64}) {
@@ -128,6 +181,8 @@ constinit const Primitive prim::random_bits{
           }
           sink.add({{DType::u32, {2}, Fill::wide}}, DrawAttribute{DType::u32, {}});
           sink.add({{DType::u32, {2}, Fill::wide}}, DrawAttribute{DType::u32, {0}});
+          sink.add({{DType::u32, {3, 2}, Fill::wide}}, DrawAttribute{DType::u16, {2, 5}});
+          sink.add({{DType::u32, {0, 2}}}, DrawAttribute{DType::u16, {2, 5}});
         },
     .promote = Promote::keep};
 
@@ -136,7 +191,7 @@ constinit const Primitive prim::uniform{
     .summary = "Uniform numbers between two bounds: max(low, fma(f, high - low, low)), JAX's bits.",
     .attributes = &kAttributesOf<UniformAttribute>,
     .infer = [](const Signature& s) -> Types {
-      require_key("uniform", s);
+      const Shape keys = require_keys("uniform", s);
       const auto& a = s.as<UniformAttribute>();
       if (!is_floating(a.dtype)) fail<TypeError>("[uniform] dtype must be floating, got {}", a.dtype);
       visit_floating(a.dtype, [&]<class T>(std::type_identity<T>) {
@@ -146,24 +201,24 @@ constinit const Primitive prim::uniform{
           fail<ValueError>("[uniform] low must not exceed high and both must be finite in {}, got {} and {}", a.dtype,
                            a.low, a.high);
       });
-      checked_elements("uniform", a.shape);
-      return {{a.dtype, a.shape}};
+      return {{a.dtype, joined("uniform", keys, a.shape)}};
     },
     .reference =
         [](const Launch& launch) {
           visit_floating(launch.results[0].dtype, [&]<class T>(std::type_identity<T>) {
             const auto limits = bounds<T>(launch.as<UniformAttribute>());
-            draw_each(launch, [&](Key key, std::uint64_t index, std::int64_t i) {
-              launch.results[0].as<T>()[i] = numerics::uniform<T>(key, index, limits.first, limits.second);
+            draw_each<T>(launch, [&](Key key, std::uint64_t i) {
+              return numerics::uniform<T>(key, i, limits.first, limits.second);
             });
           });
         },
     .run = Kernel{[](const Launch& launch, Context&) {
-      const TensorView& result = launch.results[0];
       const auto& a = launch.as<UniformAttribute>();
-      kernels::random_uniform(key_of(launch.operands[0]), result.dtype, a.low + 0.0, a.high + 0.0, result.data,
-                              result.elements());
+      draw_by_key(launch, [&](Key key, void* out, std::int64_t count) {
+        kernels::random_uniform(key, launch.results[0].dtype, a.low + 0.0, a.high + 0.0, out, count);
+      });
     }},
+    .batch = keys_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
@@ -172,6 +227,7 @@ constinit const Primitive prim::uniform{
           }
           sink.add({{DType::u32, {2}, Fill::wide}}, UniformAttribute{DType::f32, {2, 2}, -0.0, 0});
           sink.add({{DType::u32, {2}, Fill::wide}}, UniformAttribute{DType::f32, {3, 0}, 2, 3});
+          sink.add({{DType::u32, {2, 3, 2}, Fill::wide}}, UniformAttribute{DType::bf16, {7}, -1, 1});
         },
     .promote = Promote::keep};
 
@@ -180,30 +236,30 @@ constinit const Primitive prim::normal{
     .summary = "Standard normal numbers: sqrt(2) erfinv(u) rounded once, u uniform on (-1, 1).",
     .attributes = &kAttributesOf<DrawAttribute>,
     .infer = [](const Signature& s) -> Types {
-      require_key("normal", s);
+      const Shape keys = require_keys("normal", s);
       const auto& a = s.as<DrawAttribute>();
       if (!is_floating(a.dtype)) fail<TypeError>("[normal] dtype must be floating, got {}", a.dtype);
-      checked_elements("normal", a.shape);
-      return {{a.dtype, a.shape}};
+      return {{a.dtype, joined("normal", keys, a.shape)}};
     },
     .reference =
         [](const Launch& launch) {
           visit_floating(launch.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-            draw_each(launch, [&](Key key, std::uint64_t index, std::int64_t i) {
-              launch.results[0].as<T>()[i] = numerics::normal<T>(key, index);
-            });
+            draw_each<T>(launch, [](Key key, std::uint64_t i) { return numerics::normal<T>(key, i); });
           });
         },
     .run = Kernel{[](const Launch& launch, Context&) {
-      const TensorView& result = launch.results[0];
-      kernels::random_normal(key_of(launch.operands[0]), result.dtype, result.data, result.elements());
+      draw_by_key(launch, [&](Key key, void* out, std::int64_t count) {
+        kernels::random_normal(key, launch.results[0].dtype, out, count);
+      });
     }},
+    .batch = keys_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
             sink.add({{DType::u32, {2}, Fill::wide}}, DrawAttribute{dtype, {5, 213}});
           sink.add({{DType::u32, {2}, Fill::wide}}, DrawAttribute{DType::f32, {}});
           sink.add({{DType::u32, {2}, Fill::wide}}, DrawAttribute{DType::f32, {0, 4}});
+          sink.add({{DType::u32, {5, 2}, Fill::wide}}, DrawAttribute{DType::f32, {}});
         },
     .promote = Promote::keep};
 
@@ -212,41 +268,43 @@ constinit const Primitive prim::split_key{
     .summary = "New keys from a key.",
     .attributes = &kAttributesOf<CountAttribute>,
     .infer = [](const Signature& s) -> Types {
-      require_key("split_key", s);
+      const Shape keys = require_keys("split_key", s);
       const std::int64_t count = s.as<CountAttribute>().count;
       if (count < 0) fail<ValueError>("[split_key] count must not be negative, got {}", count);
-      const Shape shape = {count, 2};
-      checked_elements("split_key", shape);
-      return {{DType::u32, shape}};
+      return {{DType::u32, joined("split_key", keys, {count, 2})}};
     },
-    .reference = [](const Launch& launch) { split(launch, 0, launch.results[0].shape[0]); },
+    .reference = [](const Launch& launch) { split(launch, 0, launch.results[0].elements() / 2); },
     .run = Kernel{[](const Launch& launch, Context&) {
-      parallel_for(launch.results[0].shape[0], 4096,
+      parallel_for(launch.results[0].elements() / 2, 4096,
                    [&](std::int64_t begin, std::int64_t end) { split(launch, begin, end); });
     }},
+    .batch = keys_batch,
     .samples =
         [](SampleSink& sink) {
           for (const std::int64_t count : {0, 1, 2, 9000})
             sink.add({{DType::u32, {2}, Fill::wide}}, CountAttribute{count});
+          sink.add({{DType::u32, {3, 2}, Fill::wide}}, CountAttribute{5});
         },
     .promote = Promote::keep};
 
-constinit const Primitive prim::fold_in{.name = "fold_in",
-                                        .summary = "A new key from a key and a number.",
-                                        .infer = [](const Signature& s) -> Types {
-                                          require_key("fold_in", s, 2);
-                                          if (s.operands[1] != TensorType{DType::u32, {}})
-                                            fail<TypeError>("[fold_in] the number must be a scalar u32, got {}",
-                                                            s.operands[1]);
-                                          return {{DType::u32, {2}}};
-                                        },
-                                        .reference = fold,
-                                        .run = Kernel{[](const Launch& launch, Context&) { fold(launch); }},
-                                        .samples =
-                                            [](SampleSink& sink) {
-                                              sink.add({{DType::u32, {2}, Fill::wide}, {DType::u32, {}, Fill::wide}});
-                                            },
-                                        .promote = Promote::keep};
+constinit const Primitive prim::fold_in{
+    .name = "fold_in",
+    .summary = "A new key from a key and a number.",
+    .infer = [](const Signature& s) -> Types {
+      const Shape keys = require_keys("fold_in", s, 2);
+      if (s.operands[1] != TensorType{DType::u32, keys})
+        fail<TypeError>("[fold_in] keys {} need numbers u32{}, got {}", s.operands[0], keys, s.operands[1]);
+      return {s.operands[0]};
+    },
+    .reference = fold,
+    .run = Kernel{[](const Launch& launch, Context&) { fold(launch); }},
+    .batch = ops::elementwise_batch,
+    .samples =
+        [](SampleSink& sink) {
+          sink.add({{DType::u32, {2}, Fill::wide}, {DType::u32, {}, Fill::wide}});
+          sink.add({{DType::u32, {3, 2, 2}, Fill::wide}, {DType::u32, {3, 2}, Fill::wide}});
+        },
+    .promote = Promote::keep};
 
 constinit const Primitive prim::categorical{
     .name = "categorical",
@@ -269,6 +327,7 @@ constinit const Primitive prim::categorical{
       parallel_for(launch.results[0].elements(), std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, count)),
                    [&](std::int64_t begin, std::int64_t end) { draw_rows(launch, begin, end); });
     }},
+    .batch = ops::elementwise_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
@@ -289,7 +348,12 @@ Array split_key(const Array& key, std::int64_t count) {
   return apply(prim::split_key, {key}, CountAttribute{count});
 }
 Array fold_in(const Array& key, std::uint32_t data) {
-  return apply(prim::fold_in, {key, Array::from(std::span<const std::uint32_t>(&data, 1), {})});
+  return fold_in(key, Array::from(std::span<const std::uint32_t>(&data, 1), {}));
+}
+Array fold_in(const Array& key, const Array& data) {
+  Shape keys = key.shape();
+  if (!keys.empty()) keys.pop_back();
+  return apply(prim::fold_in, {key, broadcast_to(convert(data, DType::u32), keys)});
 }
 Array random_bits(const Array& key, const Shape& shape, DType dtype) {
   return apply(prim::random_bits, {key}, DrawAttribute{dtype, shape});
@@ -299,6 +363,25 @@ Array uniform(const Array& key, const Shape& shape, DType dtype, double low, dou
 }
 Array normal(const Array& key, const Shape& shape, DType dtype) {
   return apply(prim::normal, {key}, DrawAttribute{dtype, shape});
+}
+Array bernoulli(const Array& key, double probability, const Shape& shape) {
+  if (!(probability >= 0 && probability <= 1))
+    fail<ValueError>("[bernoulli] the probability must be in [0, 1], got {}", probability);
+  const Array u = uniform(key, shape);
+  return less(u, full_like(u, probability));
+}
+Array permutation(const Array& key, std::int64_t count) {
+  if (count < 0) fail<ValueError>("[permutation] count must not be negative, got {}", count);
+  // Sorting by random words shuffles; where words tie it is not fair, so it is done often enough that ties do not show.
+  const double rounds = std::ceil(3 * std::log(std::max(1.0, static_cast<double>(count))) / std::log(4294967295.0));
+  Array order = arange(count), rest = key;
+  for (int i = 0; i < static_cast<int>(rounds); ++i) {
+    const Array keys = split_key(rest);
+    rest = squeeze(slice_axis(keys, 0, {0, 1}), 0);
+    const Array words = random_bits(squeeze(slice_axis(keys, 0, {1, 2}), 0), {count});
+    order = take(order, argsort(words), 0);
+  }
+  return order;
 }
 Array categorical(const Array& weights, const Array& uniforms) {
   return apply(prim::categorical, {weights, uniforms});

@@ -6,6 +6,7 @@
 #include "eadem/numerics/reduction_views.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/products.h"
 #include "eadem/ops/rules.h"
 
 namespace eadem {
@@ -169,6 +170,60 @@ void reduce_batch(Batch& b) {
   b.set(apply(b.primitive(), {b.in()}, attribute));
 }
 
+// How many elements each result is made of.
+double count_of(const Point& p, const Shape& axes) {
+  double count = 1;
+  for (const std::int64_t axis : axes) count *= static_cast<double>(p.in().extent(axis));
+  return count;
+}
+
+// The quotient is exact in f64 but for its last place, whatever the dtype makes of the count.
+void mean_vjp(Vjp& g) {
+  const Shape& axes = g.as<AxesAttribute>().axes;
+  const Array share = convert(g.ct(), DType::f64) / count_of(g, axes);
+  g.add(0, spread(convert(share, g.in().dtype()), axes, g.in().shape()));
+}
+
+void variance_vjp(Vjp& g) {
+  const auto& a = g.as<VarianceAttribute>();
+  const Array x = convert(g.in(), DType::f64), ct = spread(convert(g.ct(), DType::f64), a.axes, x.shape());
+  const Array slope = (x - mean(x, a.axes, true)) * (2 / (count_of(g, a.axes) - a.ddof));
+  g.add(0, convert(ops::through(ct, ops::times(slope)), g.in().dtype()));
+}
+
+void prod_vjp(Vjp& g) {
+  const Shape& axes = g.as<AxesAttribute>().axes;
+  const Array& x = g.in();
+  if (x.elements() == 0) return g.add_canonical(0, zeros_like(x));
+  // The reduced axes as one, last.
+  Shape order, rows;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) {
+      order.push_back(axis);
+      rows.push_back(x.shape()[axis]);
+    }
+  for (const std::int64_t axis : axes) order.push_back(axis);
+  const Array moved = transpose(convert(x, DType::f64), order);
+  rows.push_back(axes.empty() ? 1 : static_cast<std::int64_t>(count_of(g, axes)));
+  const Array flat = reshape(moved, rows);
+  const int last = flat.rank() - 1;
+  const Array others = ops::products_before(flat) * reverse(ops::products_before(reverse(flat, {last})), {last});
+  const Array ct = broadcast_to(expand_dims(convert(g.ct(), DType::f64), -1), rows);
+  Shape back = order;
+  for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;
+  const Array slope = transpose(reshape(ops::through(ct, ops::times(others)), moved.shape()), back);
+  g.add(0, convert(slope, x.dtype()));
+}
+
+// Those equal to the extreme share its cotangent; where it is NaN, the NaNs do.
+void extreme_vjp(Vjp& g) {
+  const Shape& axes = g.as<AxesAttribute>().axes;
+  const Array& x = g.in();
+  const Array wins = logical_or(equal(x, spread(g.out(), axes, x.shape())), is_nan(x));
+  const Array share = convert(g.ct(), DType::f64) / convert(sum(wins, axes), DType::f64);
+  g.add(0, where(wins, spread(convert(share, x.dtype()), axes, x.shape()), zeros_like(x)));
+}
+
 template <class Attribute>
 Array reduce(const Primitive& primitive, const Array& x, Attribute attribute, bool keepdims) {
   attribute.axes = ops::normalize_axes(primitive.name, attribute.axes, x.rank());
@@ -213,6 +268,9 @@ constinit const Primitive prim::mean{
           });
         },
     .run = Kernel{run<kernels::mean>},
+    .vjp = mean_vjp,
+    .jvp = ops::linear_jvp,
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
 constinit const Primitive prim::variance{
@@ -231,6 +289,8 @@ constinit const Primitive prim::variance{
       const auto& a = launch.as<VarianceAttribute>();
       kernels::variance(launch.operands[0], a.axes, a.ddof, launch.results[0]);
     }},
+    .vjp = variance_vjp,
+    .batch = reduce_batch<VarianceAttribute>,
     .samples =
         [](SampleSink& sink) {
           samples<VarianceAttribute>(sink);
@@ -253,6 +313,8 @@ constinit const Primitive prim::prod{
           });
         },
     .run = Kernel{run<kernels::prod>},
+    .vjp = prod_vjp,
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
 constinit const Primitive prim::max{
@@ -265,6 +327,8 @@ constinit const Primitive prim::max{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::max(row); });
         },
     .run = Kernel{run<kernels::max>},
+    .vjp = extreme_vjp,
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
 constinit const Primitive prim::min{
@@ -277,6 +341,8 @@ constinit const Primitive prim::min{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::min(row); });
         },
     .run = Kernel{run<kernels::min>},
+    .vjp = extreme_vjp,
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
 constinit const Primitive prim::argmax{
@@ -289,6 +355,7 @@ constinit const Primitive prim::argmax{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::argmax(row); });
         },
     .run = Kernel{run<kernels::argmax>},
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
 constinit const Primitive prim::argmin{
@@ -301,6 +368,7 @@ constinit const Primitive prim::argmin{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::argmin(row); });
         },
     .run = Kernel{run<kernels::argmin>},
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
 constinit const Primitive prim::any{
@@ -313,6 +381,7 @@ constinit const Primitive prim::any{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::any(row); });
         },
     .run = Kernel{run<kernels::any>},
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
 constinit const Primitive prim::all{
@@ -325,6 +394,7 @@ constinit const Primitive prim::all{
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::all(row); });
         },
     .run = Kernel{run<kernels::all>},
+    .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
 Array sum(const Array& x, const Shape& axes, bool keepdims) {

@@ -6,6 +6,7 @@
 #include "eadem/ops/indices.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -62,6 +63,34 @@ void reference(const Launch& launch) {
   });
 }
 
+// The first and second elements of the rotated pairs of [..., D], each [..., R/2].
+std::pair<Array, Array> pairs_of(const Array& x, std::int64_t half, bool interleaved) {
+  if (interleaved) return {slice_axis(x, -1, {0, 2 * half, 2}), slice_axis(x, -1, {1, 2 * half, 2})};
+  return {slice_axis(x, -1, {0, half}), slice_axis(x, -1, {half, 2 * half})};
+}
+
+// The transpose of a rotation is the rotation back. By a frequency, the pair (y1, y2) moves along position (-y2, y1).
+void vjp(Vjp& g) {
+  const Array &x = g.in(0), &positions = g.in(1), &frequencies = g.in(2);
+  const auto& a = g.as<RopeAttribute>();
+  if (g.wants(0)) g.add(0, apply(prim::rope, {g.ct(), positions, -frequencies}, a));
+  if (!g.wants(2)) return;
+  const std::int64_t half = frequencies.extent(0);
+  const Array y = apply(prim::rope, {convert(x, DType::f64), positions, frequencies}, a);
+  const auto [first, second] = pairs_of(y, half, a.interleaved);
+  const auto [ct_first, ct_second] = pairs_of(convert(g.ct(), DType::f64), half, a.interleaved);
+  const Array turned = ct_second * first - ct_first * second;
+  Shape rows;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) rows.push_back(axis);
+  const Array position = expand_dims(convert(positions, DType::f64), -1);
+  g.add(2, convert(sum(turned * position, rows), frequencies.dtype()));
+}
+
+void batch(Batch& b) {
+  if (b.batched(2)) return b.set_by_slices();
+  b.set(apply(prim::rope, {b.with_axis(0), b.with_axis(1), b.in(2)}, b.as<RopeAttribute>()));
+}
+
 }  // namespace
 
 constinit const Primitive prim::rope{
@@ -74,6 +103,8 @@ constinit const Primitive prim::rope{
       kernels::rope(launch.operands[0], launch.operands[1], frequencies_of(launch.operands[2]),
                     launch.as<RopeAttribute>().pairs(), launch.results[0]);
     }},
+    .vjp = vjp,
+    .batch = batch,
     .samples = [](SampleSink& sink) {
       for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
         for (const bool interleaved : {false, true}) {

@@ -1,9 +1,13 @@
+#include <array>
+
 #include "eadem/kernels/rows/rows.h"
 #include "eadem/numerics/reduction.h"
 #include "eadem/numerics/reduction_views.h"
 #include "eadem/ops/catalog.h"
+#include "eadem/ops/gather.h"
 #include "eadem/ops/ops.h"
 #include "eadem/ops/reductions.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
@@ -57,6 +61,23 @@ void for_each_row(const TensorView& x, F f) {
   });
 }
 
+void rows_batch(Batch& b) {
+  b.set(apply_all(b.primitive(), std::array{b.in()}, b.equation().attributes.get()));
+}
+
+// Each value's cotangent goes back to where its index says; the rows are laid end to end.
+void top_k_vjp(Vjp& g) {
+  const Shape& shape = g.in().shape();
+  const Array& indices = g.out(1);
+  const std::int64_t n = shape.back(), k = indices.extent(-1);
+  if (g.in().elements() == 0 || k == 0) return g.add_canonical(0, zeros_like(g.in()));
+  const std::int64_t rows = g.in().elements() / n;
+  const Array places = reshape(ops::indices_side_by_side(reshape(indices, {rows, k}), n), {rows * k});
+  const Array found = apply(prim::scatter_add, {zeros({rows * n}, g.ct().dtype()), places, reshape(g.ct(), {rows * k})},
+                            ops::AxisAttribute{0});
+  g.add_canonical(0, reshape(found, shape));
+}
+
 constexpr DType kAllDtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i8,  DType::i16,    DType::i32,
                                 DType::i64, DType::u8,  DType::u16,  DType::u32, DType::u64, DType::boolean};
 
@@ -81,6 +102,13 @@ constinit const Primitive prim::cumsum{
           });
         },
     .run = Row{kernels::cumsum_rows},
+    .vjp =
+        [](Vjp& g) {
+          const bool reverse = g.as<ReverseAttribute>().reverse;
+          g.add_canonical(0, apply(prim::cumsum, {g.ct()}, reverse_attribute(!reverse)));
+        },
+    .jvp = ops::linear_jvp,
+    .batch = rows_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : kAllDtypes) sink.add({{dtype, {3, 4, 21}}}, reverse_attribute(false));
@@ -104,6 +132,8 @@ constinit const Primitive prim::top_k{
           });
         },
     .run = Row{kernels::top_k_rows},
+    .vjp = top_k_vjp,
+    .batch = rows_batch,
     .samples =
         [](SampleSink& sink) {
           for (const DType dtype : kAllDtypes) sink.add({{dtype, {3, 29}}}, count_attribute(5));

@@ -3,14 +3,16 @@
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/ops/catalog.h"
-#include "eadem/ops/indices.h"
+#include "eadem/ops/gather.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 namespace eadem {
 namespace {
 
 using ops::AxisAttribute;
+using ops::row_of;
 
 Types infer(const Signature& s) {
   ops::require_operands("take", s, 2);
@@ -26,11 +28,6 @@ Types infer(const Signature& s) {
   for (int i = axis + 1; i < x.shape.rank(); ++i) shape.push_back(x.shape[i]);
   checked_elements("take", shape);
   return {{x.dtype, shape}};
-}
-
-// Negative indices count from the end; what is still outside is clamped (the public function refuses it before).
-std::int64_t row_of(std::int64_t index, std::int64_t extent) {
-  return std::clamp<std::int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
 }
 
 void reference(const Launch& launch) {
@@ -62,6 +59,7 @@ void run(const Launch& launch, Context&) {
     if (i < axis || i >= axis + rank) to.strides.push_back(result.strides[i]);
   const std::int64_t step = rank == 0 ? 0 : result.strides[axis + rank - 1];  // from one index to the next
   const Shape index_strides = contiguous_strides(indices.shape);
+  const bool single = from.shape.elements() == 1;
   parallel_for(count, std::max<std::int64_t>(1, 4096 / std::max<std::int64_t>(1, from.shape.elements())),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t i = begin; i < end; ++i) {
@@ -71,9 +69,34 @@ void run(const Launch& launch, Context&) {
                    TensorView row = from, place = to;
                    row.data += row_of(indices.as<const std::int64_t>()[offset], x.shape[axis]) * x.strides[axis] * size;
                    place.data += i * step * size;
-                   kernels::copy(row, place);
+                   if (single)
+                     ops::move_element(x.dtype, row.data, place.data);
+                   else
+                     kernels::copy(row, place);
                  }
                });
+}
+
+void vjp(Vjp& g) {
+  g.add_canonical(0, apply(prim::scatter_add, {zeros_like(g.in(0)), g.in(1), g.ct()}, g.as<AxisAttribute>()));
+}
+void jvp(Jvp& j) {
+  if (j.has(0)) j.add_canonical(apply(prim::take, {j.tangent(0), j.in(1)}, j.as<AxisAttribute>()));
+}
+
+// One set of indices, or one x, serves every slice; where each has its own, x's rows are laid side by side.
+void batch(Batch& b) {
+  AxisAttribute a = b.as<AxisAttribute>();
+  const Array &x = b.in(0), &indices = b.in(1);
+  if (!b.batched(1)) {
+    ++a.axis;
+    b.set(apply(prim::take, {x, indices}, a));
+  } else if (!b.batched(0)) {
+    b.set(move_axis(apply(prim::take, {x, indices}, a), a.axis, 0));
+  } else {
+    const Array rows = ops::indices_side_by_side(indices, x.extent(a.axis + 1));
+    b.set(move_axis(apply(prim::take, {ops::side_by_side(x, a.axis), rows}, a), a.axis, 0));
+  }
 }
 
 }  // namespace
@@ -85,6 +108,9 @@ constinit const Primitive prim::take{
     .infer = infer,
     .reference = reference,
     .run = Kernel{run},
+    .vjp = vjp,
+    .jvp = jvp,
+    .batch = batch,
     .samples = [](SampleSink& sink) {
       sink.add({{DType::f32, {5, 7}, Fill::edges}, {DType::i64, {4}, Fill::indices, 5}}, AxisAttribute{0});
       sink.add({{DType::i16, {3, 6, 2}, Fill::wide}, {DType::i64, {2, 3}, Fill::indices, 6}}, AxisAttribute{1});
@@ -93,14 +119,8 @@ constinit const Primitive prim::take{
     }};
 
 Array take(const Array& x, const Array& indices, std::int64_t axis) {
-  const Array wide = ops::as_indices("take", indices);
   const int at = normalize_axis("take", axis, x.rank());
-  if (!wide.traced()) {
-    for (const std::int64_t index : wide.data<std::int64_t>())
-      if (index < -x.shape()[at] || index >= x.shape()[at])
-        fail<ValueError>("[take] index {} is out of range for axis {} of {}", index, axis, x.type());
-  }
-  return apply(prim::take, {x, wide}, AxisAttribute{at});
+  return apply(prim::take, {x, ops::indices_in_range("take", indices, x, at)}, AxisAttribute{at});
 }
 
 }  // namespace eadem

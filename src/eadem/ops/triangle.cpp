@@ -6,6 +6,7 @@
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
+#include "eadem/ops/rules.h"
 
 // tril and triu: one triangle of the last two axes, zero bits elsewhere.
 
@@ -71,6 +72,16 @@ void samples(SampleSink& sink) {
   sink.add({{DType::f64, {0, 3}}}, DiagonalAttribute{1});
 }
 
+// The same triangle of a cotangent, a tangent or each slice of a batch.
+template <const Primitive& triangle>
+void vjp(Vjp& g) {
+  g.add_canonical(0, apply(triangle, {g.ct()}, g.as<DiagonalAttribute>()));
+}
+template <const Primitive& triangle>
+void batch(Batch& b) {
+  b.set(apply(triangle, {b.in()}, b.as<DiagonalAttribute>()));
+}
+
 }  // namespace
 
 constinit const Primitive prim::tril{.name = "tril",
@@ -79,6 +90,9 @@ constinit const Primitive prim::tril{.name = "tril",
                                      .infer = infer<true>,
                                      .reference = reference<true>,
                                      .run = Kernel{run<true>},
+                                     .vjp = vjp<prim::tril>,
+                                     .jvp = ops::moved_jvp,
+                                     .batch = batch<prim::tril>,
                                      .samples = samples};
 constinit const Primitive prim::triu{.name = "triu",
                                      .summary = "The upper triangle of the last two axes.",
@@ -86,6 +100,9 @@ constinit const Primitive prim::triu{.name = "triu",
                                      .infer = infer<false>,
                                      .reference = reference<false>,
                                      .run = Kernel{run<false>},
+                                     .vjp = vjp<prim::triu>,
+                                     .jvp = ops::moved_jvp,
+                                     .batch = batch<prim::triu>,
                                      .samples = samples};
 
 Array tril(const Array& x, std::int64_t k) {

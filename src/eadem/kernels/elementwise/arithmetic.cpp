@@ -83,6 +83,9 @@ TileFn fma(const Signature& s) {
 TileFn clamp(const Signature& s) {
   return pick_from(kTable<numerics::Clamp, 3>, s);
 }
+TileFn relu(const Signature& s) {
+  return pick_from(kTable<numerics::Relu, 1>, s);
+}
 
 }  // namespace eadem::kernels
 #endif

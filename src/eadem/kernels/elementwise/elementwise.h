@@ -26,6 +26,7 @@ TileFn maximum(const Signature&);
 TileFn minimum(const Signature&);
 TileFn fma(const Signature&);
 TileFn clamp(const Signature&);
+TileFn relu(const Signature&);
 
 // Rounding to integral values: floats.
 TileFn floor(const Signature&);

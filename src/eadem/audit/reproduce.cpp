@@ -42,17 +42,29 @@ Array looped(const Layers& layers, const Array& x) {
   return y;
 }
 
-// A way to run the network.
+// A way to run the network: its output, or the gradient of the sum of the output's squares by all parameters and the
+// input.
 struct Way {
   std::string_view name;
-  Array (*run)(const Layers& layers, const Array& x);
+  bool scans, compiled;
 };
 constexpr Way kWays[] = {
-    {"scan", [](const Layers& layers, const Array& x) { return scan(layers, x); }},
-    {"loop", looped},
-    {"compiled scan", [](const Layers& layers, const Array& x) { return compile(scan<FlaxLayer, Array>)(layers, x); }},
-    {"compiled loop", [](const Layers& layers, const Array& x) { return compile(looped)(layers, x); }},
-};
+    {"scan", true, false}, {"loop", false, false}, {"compiled scan", true, true}, {"compiled loop", false, true}};
+
+Arrays evaluated(const Way& way, bool gradient, const Layers& layers, const Array& x) {
+  const auto network = [scans = way.scans](const Layers& l, const Array& in) {
+    return scans ? scan(l, in) : looped(l, in);
+  };
+  const auto slopes = grad([network](const std::pair<Layers, Array>& at) {
+    const Array y = network(at.first, at.second);
+    return sum(y * y);
+  });
+  if (gradient) {
+    const std::pair<Layers, Array> at(layers, x);
+    return leaves(way.compiled ? compile(slopes)(at) : slopes(at));
+  }
+  return {way.compiled ? compile(network)(layers, x) : network(layers, x)};
+}
 
 // How many elements differ in their bits; `largest` grows to the largest distance.
 std::int64_t differing(const Arrays& want, const Arrays& got, double& largest) {
@@ -82,18 +94,20 @@ struct MachineForm {
   kernels::Target target;
 };
 
-FlaxComparison compare(DType dtype, std::int64_t depth, const Array& x, const std::vector<MachineForm>& forms) {
+FlaxComparison compare(DType dtype, std::int64_t depth, bool gradient, const Array& x,
+                       const std::vector<MachineForm>& forms) {
   FlaxComparison result;
-  result.dtype = dtype, result.depth = depth, result.quantity = "output";
+  result.dtype = dtype, result.depth = depth, result.quantity = gradient ? "gradient" : "output";
   const Layers layers = flax_layers(depth, dtype);
   set_threads(1);
-  const Arrays want{looped(layers, convert(x, dtype))};
-  result.magnitude = max(convert(abs(want[0]), DType::f64)).item<double>();
+  const Arrays want = evaluated(kWays[1], gradient, layers, convert(x, dtype));
+  for (const Array& each : want)
+    result.magnitude = std::max(result.magnitude, max(convert(abs(each), DType::f64)).item<double>());
   for (const MachineForm& form : forms) {
     set_threads(form.threads);
     kernels::set_target(form.target);
     for (const Way& way : kWays) {
-      const Arrays got{way.run(layers, convert(x, dtype))};
+      const Arrays got = evaluated(way, gradient, layers, convert(x, dtype));
       const std::int64_t different = differing(want, got, result.largest);
       if (different && result.first.empty())
         result.first = fmt::format("{}, {} threads, {}", way.name, form.threads, kernels::name_of(form.target));
@@ -125,13 +139,13 @@ void tune(FlaxReport& report, const Array& x) {
   }();
   report.planted = fmt::format("contraction/{}", kernels::planted_candidate().name);
   const Layers layers = flax_layers(2, DType::f32);
-  const Arrays want{looped(layers, x)};
+  const Arrays want = evaluated(kWays[1], false, layers, x);
   kernels::clear_tuner();
   kernels::set_tuning(planted);
   for (const Way& way : kWays) {
     double largest = 0;
     report.tuned_compared += elements_of(want);
-    report.tuned_differing += differing(want, {way.run(layers, x)}, largest);
+    report.tuned_differing += differing(want, evaluated(way, false, layers, x), largest);
   }
   report.refusals = kernels::tuner_refusals();
   kernels::clear_tuner();
@@ -173,11 +187,12 @@ FlaxReport reproduce_flax_4629(const std::function<void(const std::string&)>& pr
   progress("constructors");
   compare_constructors(report);
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
-    for (const std::int64_t depth : depths) {
-      kernels::set_target(scope.target_before());
-      progress(fmt::format("{}, depth {}", dtype, depth));
-      report.comparisons.push_back(compare(dtype, depth, x, forms));
-    }
+    for (const std::int64_t depth : depths)
+      for (const bool gradient : {false, true}) {
+        kernels::set_target(scope.target_before());
+        progress(fmt::format("{}, depth {}, {}", dtype, depth, gradient ? "gradient" : "output"));
+        report.comparisons.push_back(compare(dtype, depth, gradient, x, forms));
+      }
   set_threads(scope.threads_before());
   kernels::set_target(kernels::available_targets().back());  // the scalar one has no kernels to choose among
   progress("tuner");

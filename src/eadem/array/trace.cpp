@@ -82,7 +82,9 @@ ValueId Trace::capture(const Array& array) {
 }
 
 Array Trace::permitted_capture(const Array& array) {
-  return value(array.trace_ ? id_of(array) : capture(array));
+  if (array.trace_) return value(id_of(array));
+  // Traces around this one, which may refuse what is not permitted, capture it first.
+  return value(outer_ ? id_of(outer_->permitted_capture(array)) : capture(array));
 }
 
 Arrays Trace::record(const Primitive& primitive, std::span<const Array> operands, const void* attributes) {

@@ -83,7 +83,12 @@ void visit_tree(T& tree, std::string& path, Leaf&& leaf, Fixed&& fixed) {
     fixed(static_cast<const std::string&>(path), present);
     if (present) visit_tree(*tree, path, leaf, fixed);
   } else if constexpr (detail::MapLike<U>) {
-    for (auto& [key, child] : tree) inside(key, child);
+    const std::size_t size = tree.size();
+    fixed(static_cast<const std::string&>(path), size);
+    for (auto& [key, child] : tree) {
+      fixed(static_cast<const std::string&>(path), key);
+      inside(key, child);
+    }
   } else if constexpr (detail::Sequence<T>) {
     const std::size_t size = tree.size();
     fixed(static_cast<const std::string&>(path), size);

@@ -13,6 +13,10 @@ namespace {
 // Brackets inside brackets, and programs inside programs, at most: more is a mistake or an attack.
 constexpr int kMaxDepth = 64;
 
+[[noreturn]] void refuse_depth() {
+  fail<ValueError>("[parse] brackets nest deeper than {}", kMaxDepth);
+}
+
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
@@ -72,10 +76,9 @@ class Reader {
   }
   // What a bracket holds, itself a bracketed text.
   std::string_view bracketed() {
-    const std::size_t length = detail::value_length(text_, '\0');
-    std::size_t depth = 0;
-    for (std::size_t i = 0; i < length; ++i) {
-      if (text_[i] == '[' || text_[i] == '{') ++depth;
+    int depth = 0;
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      if ((text_[i] == '[' || text_[i] == '{') && ++depth > kMaxDepth) refuse_depth();
       if ((text_[i] == ']' || text_[i] == '}') && --depth == 0) {
         const std::string_view inside = text_.substr(1, i - 1);
         text_.remove_prefix(i + 1);
@@ -174,7 +177,7 @@ std::size_t detail::value_length(std::string_view text, char separator) {
     const char c = text[i];
     if (c == '[' || c == '{') ++depth;
     if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) fail<ValueError>("[parse] brackets nest deeper than {}", kMaxDepth);
+    if (depth > kMaxDepth) refuse_depth();
     if (depth == 0 && c == separator) return i;
   }
   return text.size();

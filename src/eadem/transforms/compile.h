@@ -33,7 +33,7 @@ void append_key(std::string& key, const T& tree) {
         using V = std::remove_cvref_t<decltype(value)>;
         key += " =";
         if constexpr (std::is_same_v<V, std::string> || std::is_same_v<V, std::string_view>)
-          key += value;
+          key += fmt::format("{}:{}", value.size(), value);
         else if constexpr (std::is_enum_v<V>)
           key += std::to_string(static_cast<std::int64_t>(value));
         else if constexpr (std::is_floating_point_v<V>)
@@ -42,6 +42,8 @@ void append_key(std::string& key, const T& tree) {
           key += std::to_string(value);
         else if constexpr (std::is_same_v<V, Shape>)
           key += fmt::format("{}", value);
+        else if constexpr (std::is_pointer_v<V>)  // to a function
+          key += std::to_string(reinterpret_cast<std::uintptr_t>(value));
       });
 }
 
@@ -91,16 +93,16 @@ class Compiled {
   template <class Result, class All>
   std::shared_ptr<const Entry> found_or_made(const std::string& key, const All& all) const {
     const std::lock_guard lock(cache_->mutex);
-    std::shared_ptr<const Entry>& entry = cache_->entries[key];
-    if (entry) return entry;
+    if (const auto known = cache_->entries.find(key); known != cache_->entries.end()) return known->second;
     std::optional<Result> traced;
     Traced made = detail::trace_for_compile(detail::name_of_function<F>("compile"), types_of(leaves(all)),
                                             [&](const Arrays& values) {
                                               traced = std::apply(f_, with_leaves(all, values));
                                               return leaves(*traced);
                                             });
-    entry = std::make_shared<const Entry>(
+    auto entry = std::make_shared<const Entry>(
         Entry{std::move(made.program), std::move(made.captures), std::make_shared<const Result>(std::move(*traced))});
+    cache_->entries.emplace(key, entry);
     return entry;
   }
 

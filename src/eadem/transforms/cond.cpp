@@ -38,17 +38,18 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
 }
 
 // The branch taken gets the accumulators and runs its own forward pass again; an operand that it does not reach keeps
-// what it had, or has +0.
+// what it had, or has +0. Operands that are one value (what several branches capture is one) have one accumulator.
 void vjp(Vjp& g) {
   const std::vector<ProgramRef>& branches = g.as<CondAttribute>().branches;
   Types types;
   Arrays operands{g.in(0)};
+  const std::span<const ValueId> values = std::span(g.equation().operands).subspan(1);
   std::vector<bool> wanted, had, has;
   for (std::size_t i = 1; i < g.operands(); ++i) {
     types.push_back(g.in(i).type());
     operands.push_back(g.in(i));
-    wanted.push_back(g.wants(i));
-    had.push_back(g.wants(i) && !g.operand_accumulator(i).empty());
+    wanted.push_back(g.wants(i) && is_first_of_its_value(values, i - 1));
+    had.push_back(wanted.back() && !g.operand_accumulator(i).empty());
   }
   const auto wide = [](TensorType type) {
     type.dtype = wide_dtype(type.dtype);
@@ -68,7 +69,7 @@ void vjp(Vjp& g) {
   std::vector<Traced> reversed;
   for (const ProgramRef& branch : branches)
     reversed.push_back(trace("grad of cond", types, [&](const Arrays& arguments) {
-      const Program& body = *branch;
+      const Program body = with_merged_inputs(*branch, values);
       const std::vector<bool> active = active_values(body, wanted);
       Recording recording = record(body, std::span(arguments).first(body.inputs.size()), active);
       std::vector<Accumulator> sums(body.types.size());

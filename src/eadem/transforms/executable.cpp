@@ -108,11 +108,8 @@ void Executable::make_steps() {
   while (!open.empty()) close(0);
 
   // Which values are used outside of the chain that makes them, and where each is used last.
-  std::vector<std::size_t> made_in(program_.types.size(), SIZE_MAX), last_use(program_.types.size(), 0);
+  std::vector<std::size_t> last_use(program_.types.size(), 0);
   std::vector<bool> outside(program_.types.size(), false);
-  for (std::size_t s = 0; s < steps_.size(); ++s)
-    for (const std::size_t i : steps_[s].equations)
-      for (const ValueId id : program_.equations[i].results) made_in[at(id)] = s;
   for (std::size_t s = 0; s < steps_.size(); ++s)
     for (const ValueId id : steps_[s].operands) {
       outside[at(id)] = true;

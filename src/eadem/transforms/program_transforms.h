@@ -27,6 +27,12 @@ Recording record(const Program& program, std::span<const Array> inputs, const st
 void reverse(const Program& program, Recording& recording, const std::vector<bool>& active,
              std::vector<Accumulator>& accumulators);
 
+/// The body with one input for operands that are one value, so that the value has one accumulator, as it has without
+/// the body's border; the other inputs are left unused.
+Program with_merged_inputs(const Program& body, std::span<const ValueId> operands);
+/// Whether no operand before this one is the same value.
+bool is_first_of_its_value(std::span<const ValueId> operands, std::size_t operand);
+
 /// The rule of an equation that stands for its body's equations (remat, an unrolled scan): reverses the body at these
 /// inputs, the first of which are the equation's operands, handing accumulators in and on as they are.
 void reverse_inlined(Vjp& g, const Program& body, std::span<const Array> inputs);

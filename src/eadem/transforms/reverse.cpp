@@ -126,11 +126,12 @@ Recording record(const Program& program, std::span<const Array> inputs, const st
   return recording;
 }
 
-namespace {
+bool is_first_of_its_value(std::span<const ValueId> operands, std::size_t operand) {
+  return std::find(operands.begin(), operands.end(), operands[operand]) ==
+         operands.begin() + static_cast<std::ptrdiff_t>(operand);
+}
 
-// The body with one input for operands that are one value, so that the value has one accumulator, as it has without the
-// body's border; the other inputs are left unused.
-Program with_merged_inputs(const Program& body, const std::vector<ValueId>& operands) {
+Program with_merged_inputs(const Program& body, std::span<const ValueId> operands) {
   Program merged = body;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const auto first =
@@ -145,15 +146,10 @@ Program with_merged_inputs(const Program& body, const std::vector<ValueId>& oper
   return merged;
 }
 
-}  // namespace
-
 void reverse_inlined(Vjp& g, const Program& original, std::span<const Array> inputs) {
   const std::vector<ValueId>& operands = g.equation().operands;
   const Program body = with_merged_inputs(original, operands);
-  const auto is_first = [&](std::size_t i) {
-    return std::find(operands.begin(), operands.end(), operands[i]) ==
-           operands.begin() + static_cast<std::ptrdiff_t>(i);
-  };
+  const auto is_first = [&](std::size_t i) { return is_first_of_its_value(operands, i); };
   std::vector<bool> wanted(body.inputs.size(), false);
   for (std::size_t i = 0; i < g.operands(); ++i) wanted[i] = g.wants(i);
   const std::vector<bool> active = active_values(body, wanted);

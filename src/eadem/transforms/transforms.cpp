@@ -1,6 +1,7 @@
 #include "eadem/transforms/transforms.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "eadem/ops/ops.h"
@@ -20,6 +21,45 @@ std::size_t at(ValueId id) {
 Arrays joined(Arrays first, const Arrays& rest) {
   first.insert(first.end(), rest.begin(), rest.end());
   return first;
+}
+
+// The carries after a scan that are values from outside of it (handed on from the start, captured) or one value of the
+// body twice are that value, as they are in the loop written out: it has one accumulator.
+void join_carries(const Program& body, std::int64_t length, const Arrays& carries, const Arrays& captures,
+                  Arrays& results) {
+  const std::size_t first_capture = body.inputs.size() - captures.size();
+  const auto input_of = [&](std::size_t carry) {
+    return static_cast<std::size_t>(std::find(body.inputs.begin(), body.inputs.end(), body.outputs[carry]) -
+                                    body.inputs.begin());
+  };
+  std::map<std::pair<ValueId, std::int64_t>, std::size_t> known;  // by the value and how many iterations make it
+  for (std::size_t i = 0; i < carries.size(); ++i) {
+    std::size_t carry = i, input = 0;
+    std::int64_t steps = length;
+    for (std::size_t followed = 0; steps > 0 && (input = input_of(carry)) < carries.size(); --steps) {
+      carry = input;
+      if (++followed != carries.size()) continue;
+      std::int64_t around = 1;  // by now these carries change places for ever
+      for (std::size_t next = input_of(carry); next != carry; next = input_of(next)) ++around;
+      steps = (steps - 1) % around + 1;
+    }
+    if (steps == 0)
+      results[i] = carries[carry];
+    else if (input >= first_capture && input < body.inputs.size())
+      results[i] = captures[input - first_capture];
+    else
+      results[i] = results[known.try_emplace({body.outputs[carry], steps}, i).first->second];
+  }
+}
+
+// The same of a call's results that are its operands, or one value twice.
+void join_results(const Program& body, const Arrays& operands, Arrays& results) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto input = std::find(body.inputs.begin(), body.inputs.end(), body.outputs[i]);
+    const auto first = std::find(body.outputs.begin(), body.outputs.end(), body.outputs[i]);
+    results[i] = input != body.inputs.end() ? operands[static_cast<std::size_t>(input - body.inputs.begin())]
+                                            : results[static_cast<std::size_t>(first - body.outputs.begin())];
+  }
 }
 
 }  // namespace
@@ -117,7 +157,7 @@ std::pair<Arrays, Arrays> jvp_arrays(std::string who, const ArraysFunction& f, c
     dump_program(who, *traced.program);
     std::vector<std::optional<Array>> given(traced.program->inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (is_floating(inputs[i].dtype())) given[i] = arguments[inputs.size() + i];
+      if (is_floating(inputs[i].dtype())) given[i] = arguments[inputs.size() + i] + 0.0;  // no tangent is -0
     Tangents result = forward(*traced.program, joined(Arrays(primals.begin(), primals.end()), traced.captures), given);
     Arrays outputs = result.outputs;
     for (std::size_t i = 0; i < result.outputs.size(); ++i)
@@ -185,7 +225,10 @@ Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carri
       fail<TypeError>("[{}] carry {} is {} before an iteration and {} after it", who, i, carries[i].type(), after);
   }
   ScanAttribute attributes{body.program, length, 0, static_cast<std::int64_t>(carries.size()), reverse};
-  return apply_all(prim::scan, with_captures(attributes, joined(carries, slices), body.captures), &attributes);
+  Arrays results =
+      apply_all(prim::scan, with_captures(attributes, joined(carries, slices), body.captures), &attributes);
+  join_carries(*body.program, length, carries, body.captures, results);
+  return results;
 }
 
 Arrays while_arrays(const ArraysFunction& condition, const ArraysFunction& body, const Arrays& carries) {
@@ -217,7 +260,10 @@ Arrays cond_arrays(const Array& index, const std::vector<ArraysFunction>& branch
 Arrays remat_arrays(const ArraysFunction& f, const Arrays& inputs) {
   const Traced body = trace("remat", types_of(inputs), f);
   const RematAttribute attributes{body.program};
-  return apply_all(prim::remat, joined(inputs, body.captures), &attributes);
+  const Arrays operands = joined(inputs, body.captures);
+  Arrays results = apply_all(prim::remat, operands, &attributes);
+  join_results(*body.program, operands, results);
+  return results;
 }
 
 Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward, const ArraysFunction& backward,
@@ -245,7 +291,7 @@ Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward,
 }
 
 Array counted_from(std::int64_t begin, std::int64_t count) {
-  return arange(count) + Array::scalar(static_cast<double>(begin), DType::i64);
+  return arange(count) + Array::from<std::int64_t>(std::span(&begin, 1), Shape());
 }
 
 Array index_of_predicate(const Array& predicate) {

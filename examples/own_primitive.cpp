@@ -22,21 +22,21 @@ void cube(const Launch& launch) {
 }
 
 constinit const Primitive cube_primitive{.name = "cube",
-                                      .summary = "x^3, two roundings.",
-                                      .infer = [](const Signature& s) -> Types {
-                                        ops::require_operands("cube", s, 1);
-                                        if (s.operands[0].dtype != DType::f32)
-                                          fail<TypeError>("[cube] takes f32, got {}", s.operands[0]);
-                                        return {s.operands[0]};
-                                      },
-                                      .reference = cube,
-                                      .run = Kernel{[](const Launch& launch, Context&) noexcept { cube(launch); }},
-                                      .vjp = [](Vjp& g) { g.add(0, g.ct() * g.in() * g.in() * 3.0); },
-                                      .batch = [](Batch& b) { b.set(apply(b.primitive(), {b.in()})); },
-                                      .samples =
-                                          [](SampleSink& sink) {
-                                            sink.add({{DType::f32, {3}}});
-                                          }};
+                                         .summary = "x^3, two roundings.",
+                                         .infer = [](const Signature& s) -> Types {
+                                           ops::require_operands("cube", s, 1);
+                                           if (s.operands[0].dtype != DType::f32)
+                                             fail<TypeError>("[cube] takes f32, got {}", s.operands[0]);
+                                           return {s.operands[0]};
+                                         },
+                                         .reference = cube,
+                                         .run = Kernel{[](const Launch& launch, Context&) { cube(launch); }},
+                                         .vjp = [](Vjp& g) { g.add(0, g.ct() * g.in() * g.in() * 3.0); },
+                                         .batch = [](Batch& b) { b.set(apply(b.primitive(), {b.in()})); },
+                                         .samples =
+                                             [](SampleSink& sink) {
+                                               sink.add({{DType::f32, {3}}});
+                                             }};
 
 }  // namespace
 

@@ -25,13 +25,6 @@ using namespace eadem::testing;
 const std::map<std::string_view, std::string_view> kWithoutDerivative = {
     {"kv_page_append", "writes a cache, which only inference has"},
     {"paged_attention", "reads a cache, which only inference has"},
-    {"attention", "the VJP primitives of row operations and attention are still to come"},
-    {"group_norm", "as attention"},
-    {"layer_norm", "as attention"},
-    {"log_softmax", "as attention"},
-    {"logsumexp", "as attention"},
-    {"rms_norm", "as attention"},
-    {"softmax", "as attention"},
 };
 
 std::vector<const Primitive*> first_order() {

@@ -101,7 +101,10 @@ std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, co
   return state;
 }
 
-Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
+namespace {
+
+// Goes back over the recording, letting go of it on the way.
+Arrays reversed(const VjpState& state, Recording recording, const std::vector<std::optional<Array>>& cotangents) {
   const Program& program = *state.traced.program;
   std::vector<Accumulator> sums(program.types.size());
   if (cotangents.size() != program.outputs.size())
@@ -114,7 +117,6 @@ Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>
                       cotangents[i]->type());
     if (state.active[at(id)]) sums[at(id)].add(*cotangents[i], false);
   }
-  Recording recording = state.recording;  // which may be gone back over again
   reverse(program, recording, state.active, sums);
   Arrays gradients;
   for (std::size_t i = 0; i < state.inputs.size(); ++i) {
@@ -123,6 +125,12 @@ Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>
     gradients.push_back(sum.empty() ? zeros(type.shape, type.dtype) : sum.rounded(type.dtype));
   }
   return gradients;
+}
+
+}  // namespace
+
+Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
+  return reversed(state, state.recording, cotangents);  // a copy: it may be gone back over again
 }
 
 Arrays grad_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs) {
@@ -135,7 +143,7 @@ Arrays grad_arrays(std::string who, const ArraysFunction& f, const Arrays& input
       fail<TypeError>("[{}] the function must give a floating scalar, got {}", who, loss.type());
     std::vector<std::optional<Array>> cotangents(results.size());
     cotangents[0] = ones({}, loss.dtype());
-    return joined(finish_vjp(*state, cotangents), results);
+    return joined(reversed(*state, std::move(state->recording), cotangents), results);
   });
   const auto split = all.begin() + static_cast<std::ptrdiff_t>(inputs.size());
   outputs.assign(split, all.end());

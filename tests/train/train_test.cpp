@@ -165,7 +165,7 @@ TEST(Losses, AreTheirFormulas) {
   EXPECT_NEAR(doubles_of(kl_divergence(q, p))[0], 0.5 * std::log(2) + 0.5 * std::log(2.0 / 3), 1e-7);
 
   const Array labels = Array::from<std::int32_t>({0, 6, -100, 9});
-  const std::vector<double> loss = doubles_of(cross_entropy(x, labels, {.smoothing = 0.1, .ignored = -100}));
+  const std::vector<double> loss = doubles_of(train::cross_entropy(x, labels, {.smoothing = 0.1, .ignored = -100}));
   for (std::size_t row = 0; row < 2; ++row) {
     double total = 0, all = 0;
     for (std::size_t i = 0; i < 7; ++i) total += std::exp(xs[row * 7 + i]), all += xs[row * 7 + i];
@@ -174,8 +174,8 @@ TEST(Losses, AreTheirFormulas) {
   }
   EXPECT_EQ(loss[2], 0);
   EXPECT_TRUE(std::isnan(loss[3]));
-  EXPECT_THROW(cross_entropy(x, zeros({3}, DType::i32)), ShapeError);
-  EXPECT_THROW(cross_entropy(x, zeros({4})), TypeError);
+  EXPECT_THROW(train::cross_entropy(x, zeros({3}, DType::i32)), ShapeError);
+  EXPECT_THROW(train::cross_entropy(x, zeros({4})), TypeError);
   EXPECT_THROW(huber(x, t, 0), ValueError);
 }
 

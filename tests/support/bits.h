@@ -17,6 +17,14 @@ inline std::vector<std::byte> bytes_of(const Array& x) {
   return {begin, begin + static_cast<std::size_t>(dense.elements()) * size_of(dense.dtype())};
 }
 
+/// Whether arrays have the same types and bits.
+inline bool same_bits(const Arrays& a, const Arrays& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (a[i].type() != b[i].type() || bytes_of(a[i]) != bytes_of(b[i])) return false;
+  return true;
+}
+
 /// Expects two trees to have the same leaves: types and bits.
 template <class A, class B>
 void expect_same(const A& a, const B& b) {

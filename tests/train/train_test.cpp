@@ -173,6 +173,14 @@ TEST(Losses, AreTheirFormulas) {
     EXPECT_NEAR(loss[row], want, 1e-6 * std::abs(want));
   }
   EXPECT_EQ(loss[2], 0);
+  // Without options it is the primitive, to the bit; and an ignored row sends nothing back.
+  const Array sound = Array::from<std::int32_t>({0, 6, 3, 2});
+  eadem::testing::expect_same(train::cross_entropy(x, sound), eadem::cross_entropy(x, sound));
+  const Array slopes = grad([&](const Array& logits) {
+    return sum(
+        train::cross_entropy(logits, Array::from<std::int32_t>({0, 6, -100, 2}), {.smoothing = 0.1, .ignored = -100}));
+  })(x);
+  for (const double slope : doubles_of(slice_axis(slopes, 0, {2, 3}))) EXPECT_EQ(slope, 0);
   EXPECT_TRUE(std::isnan(loss[3]));
   EXPECT_THROW(train::cross_entropy(x, zeros({3}, DType::i32)), ShapeError);
   EXPECT_THROW(train::cross_entropy(x, zeros({4})), TypeError);

@@ -11,10 +11,12 @@
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
-#include "tests/transforms/bits.h"
+#include "tests/support/bits.h"
 
 namespace eadem {
 namespace {
+
+using namespace eadem::testing;
 
 Array random(std::uint64_t seed, const Shape& shape, DType dtype) {
   return normal(random_key(seed), shape, dtype);
@@ -28,7 +30,7 @@ Array row(const Array& x, std::int64_t i) {
   return squeeze(slice_axis(x, 0, {i, i + 1}), 0);
 }
 
-class Borders : public testing::TestWithParam<std::tuple<DType, bool>> {
+class Borders : public ::testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
   void SetUp() override {
     set_narrow_accumulators(std::get<1>(GetParam()));
@@ -42,7 +44,7 @@ class Borders : public testing::TestWithParam<std::tuple<DType, bool>> {
   Array r(std::uint64_t seed, const Shape& s = {64}) const { return random(seed, s, dtype()); }
 };
 INSTANTIATE_TEST_SUITE_P(Types, Borders,
-                         testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16), testing::Bool()),
+                         ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16), ::testing::Bool()),
                          [](const auto& p) {
                            return std::string(name_of(std::get<0>(p.param))) +
                                   (std::get<1>(p.param) ? "_narrow" : "_wide");
@@ -140,8 +142,8 @@ void scan_law(const Body& body, const Carry& start, const Array& xs, bool revers
   const auto both = vmap([&](const std::pair<Carry, Array>& v) { return value_and_grad(of_scan)(v); })(doubled);
   const auto one = value_and_grad(of_loop)(in);
   const auto half = value_and_grad(of_loop)(map_leaves([](const Array& v) { return v * 0.5; }, in));
-  expect_same_bits(leaves(map_leaves([](const Array& v) { return contiguous(row(v, 0)); }, both)), leaves(one));
-  expect_same_bits(leaves(map_leaves([](const Array& v) { return contiguous(row(v, 1)); }, both)), leaves(half));
+  expect_same(leaves(map_leaves([](const Array& v) { return contiguous(row(v, 0)); }, both)), leaves(one));
+  expect_same(leaves(map_leaves([](const Array& v) { return contiguous(row(v, 1)); }, both)), leaves(half));
 }
 TEST_P(Borders, ScansOfEveryKindOfCarry) {
   using Two = std::pair<Array, Array>;

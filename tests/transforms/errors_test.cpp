@@ -4,10 +4,12 @@
 
 #include "eadem/ops/catalog.h"
 #include "eadem/transforms/compile.h"
-#include "tests/transforms/bits.h"
+#include "tests/support/bits.h"
 
 namespace eadem {
 namespace {
+
+using namespace eadem::testing;
 
 // What f throws, which must be an E.
 template <class E, class F>
@@ -74,7 +76,7 @@ TEST(TransformErrors, BranchesOfDifferentTypes) {
                   cond(
                       yes, [](const Array& x) { return x; }, [](const Array& x) { return total(x); }, kVector);
                 }),
-                {"branch", "f32[3]", "f32[]"});
+                {"cond of", "branch", "f32[3]", "f32[]"});
   expect_all_in(message_of<TypeError>([&] {
                   cond(
                       kVector, [](const Array& x) { return x; }, [](const Array& x) { return x; }, kVector);
@@ -95,7 +97,7 @@ TEST(TransformErrors, ACarryThatChanges) {
                   while_loop([](const Array& c) { return less(total(c), full({}, 9)); },
                              [](const Array& c) { return convert(c, DType::bf16); }, kVector);
                 }),
-                {"while_loop", "f32[3]", "bf16[3]"});
+                {"while_loop of", "f32[3]", "bf16[3]"});
 }
 
 TEST(TransformErrors, SlicesThatDisagree) {
@@ -155,7 +157,7 @@ TEST(TransformErrors, ACustomRuleThatDoesNotFit) {
                              [&](const Array& x) { return std::pair(x * outside, x); },
                              [](const Array&, const Array& ct) { return std::tuple(ct); })(ones({40}));
                 }),
-                {"captures", "f32[40]"});
+                {"custom_vjp of", "captures", "f32[40]"});
 }
 
 struct Endless {

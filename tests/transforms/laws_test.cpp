@@ -9,16 +9,18 @@
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
-#include "tests/transforms/bits.h"
+#include "tests/support/bits.h"
 
 namespace eadem {
 namespace {
+
+using namespace eadem::testing;
 
 Array random(std::uint64_t seed, const Shape& shape, DType dtype) {
   return normal(random_key(seed), shape, dtype);
 }
 
-class Laws : public testing::TestWithParam<std::tuple<DType, bool>> {
+class Laws : public ::testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
   void SetUp() override {
     set_narrow_accumulators(std::get<1>(GetParam()));
@@ -32,8 +34,8 @@ class Laws : public testing::TestWithParam<std::tuple<DType, bool>> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, Laws,
-                         testing::Combine(testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
-                                          testing::Bool()),
+                         ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
+                                          ::testing::Bool()),
                          [](const auto& parameters) {
                            return std::string(name_of(std::get<0>(parameters.param))) +
                                   (std::get<1>(parameters.param) ? "_narrow" : "_wide");
@@ -249,7 +251,7 @@ TEST_P(Laws, ProgramsPrintAndParse) {
                {0, 1});
   };
   const auto [value, gradient] = value_and_grad(loss)(x);
-  expect_same_bits(replay(parsed, inputs), {value, gradient});
+  expect_same(replay(parsed, inputs), Arrays{value, gradient});
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 #include "eadem/array/rules.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/transforms/compile.h"
-#include "tests/transforms/bits.h"
+#include "tests/support/bits.h"
 
 namespace eadem {
 namespace {
+
+using namespace eadem::testing;
 
 constexpr std::int64_t kRows = 3, kColumns = 5;
 

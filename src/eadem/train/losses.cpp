@@ -1,7 +1,5 @@
 #include "eadem/train/losses.h"
 
-#include <limits>
-
 #include "eadem/ops/ops.h"
 
 namespace eadem::train {
@@ -28,29 +26,20 @@ Array kl_divergence(const Array& log_prediction, const Array& target) {
 }
 
 Array cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options) {
-  if (!is_floating(logits.dtype()) || is_floating(labels.dtype()) || labels.dtype() == DType::boolean)
-    fail<TypeError>("[cross_entropy] takes floating logits and integer labels, got {} and {}", logits.type(),
-                    labels.type());
-  Shape rows = logits.shape();
-  if (rows.empty()) fail<ShapeError>("[cross_entropy] logits need an axis of classes, got {}", logits.type());
-  const std::int64_t classes = rows.back();
-  rows.pop_back();
-  if (!(labels.shape() == rows))
-    fail<ShapeError>("[cross_entropy] logits {} need labels of shape {}, got {}", logits.type(), rows, labels.type());
   if (!(options.smoothing >= 0 && options.smoothing <= 1))
     fail<ValueError>("[cross_entropy] smoothing must be in [0, 1], got {}", options.smoothing);
-  const Array x = convert(logits, DType::f64), label = convert(labels, DType::i64);
-  const Array none = zeros({}, DType::f64);
-  const Array here = equal(iota(DType::i64, x.shape(), -1), expand_dims(label, -1));
-  const Array chosen = sum(where(here, x, none), {-1}), total = logsumexp(x, -1);
-  Array loss = total - chosen;
-  if (options.smoothing > 0) loss = loss * (1 - options.smoothing) + (total - mean(x, {-1})) * options.smoothing;
-  const Array sound = logical_and(greater_equal(label, full({}, 0, DType::i64)),
-                                  less(label, full({}, static_cast<double>(classes), DType::i64)));
-  loss = where(sound, loss, full({}, std::numeric_limits<double>::quiet_NaN(), DType::f64));
-  if (options.ignored)
-    loss = where(equal(label, full({}, static_cast<double>(*options.ignored), DType::i64)), none, loss);
-  return convert(loss, logits.dtype() == DType::f64 ? DType::f64 : DType::f32);
+  const DType result = logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  Array loss;
+  if (options.smoothing == 0) {
+    loss = eadem::cross_entropy(logits, labels, result);
+  } else {
+    const Array x = convert(logits, DType::f64), on_label = eadem::cross_entropy(x, labels);
+    const Array on_all = logsumexp(x, -1) - mean(x, {-1});
+    loss = convert(on_label * (1 - options.smoothing) + on_all * options.smoothing, result);
+  }
+  if (!options.ignored) return loss;
+  const Array label = convert(labels, DType::i64);
+  return where(equal(label, full_like(label, static_cast<double>(*options.ignored))), zeros_like(loss), loss);
 }
 
 }  // namespace eadem::train

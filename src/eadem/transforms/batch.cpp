@@ -5,10 +5,6 @@
 namespace eadem {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 // A primitive without a rule runs slice by slice: a scan without a carry over the batched operands.
 Arrays by_slices(const Batch& b) {
   const Equation& equation = b.equation();
@@ -89,6 +85,20 @@ Batched batch(const Program& program, std::span<const Array> inputs, const std::
     result.batched.push_back(batched[at(id)]);
   }
   return result;
+}
+
+Array with_batch_axis(const Array& x, std::int64_t size) {
+  Shape shape = x.shape();
+  shape.insert(0, size);
+  return broadcast_to(x, shape);
+}
+
+Arrays batch_all(const Program& program, std::span<const Array> inputs, const std::vector<bool>& batched,
+                 std::int64_t size) {
+  Batched result = batch(program, inputs, batched, size);
+  for (std::size_t i = 0; i < result.outputs.size(); ++i)
+    if (!result.batched[i]) result.outputs[i] = with_batch_axis(result.outputs[i], size);
+  return std::move(result.outputs);
 }
 
 }  // namespace eadem

@@ -39,16 +39,8 @@ Arrays operands_of(const Batch& b) {
 // The batched body; outputs that do not depend on the batch are broadcast, so that all have it.
 Traced batched_program(std::string_view name, const Program& program, const Types& types,
                        const std::vector<bool>& batched, std::int64_t size) {
-  return trace(fmt::format("vmap of {}", name), types, [&](const Arrays& arguments) {
-    Batched result = batch(program, arguments, batched, size);
-    for (std::size_t r = 0; r < result.outputs.size(); ++r) {
-      if (result.batched[r]) continue;
-      Shape shape = result.outputs[r].shape();
-      shape.insert(0, size);
-      result.outputs[r] = broadcast_to(result.outputs[r], shape);
-    }
-    return result.outputs;
-  });
+  return trace(fmt::format("vmap of {}", name), types,
+               [&](const Arrays& arguments) { return batch_all(program, arguments, batched, size); });
 }
 
 void remat_batch(Batch& b) {

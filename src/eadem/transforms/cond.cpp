@@ -9,10 +9,6 @@
 namespace eadem {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 Types infer(const Signature& s) {
   const std::vector<ProgramRef>& branches = s.as<CondAttribute>().branches;
   if (branches.empty()) fail<ValueError>("[cond] needs at least one branch");
@@ -165,16 +161,8 @@ void batch_rule(Batch& b) {
   }
   std::vector<Traced> batched;
   for (const ProgramRef& branch : branches)
-    batched.push_back(trace("vmap of cond", types, [&](const Arrays& arguments) {
-      Batched result = batch(*branch, arguments, flags, b.size());
-      for (std::size_t r = 0; r < result.outputs.size(); ++r) {
-        if (result.batched[r]) continue;
-        Shape shape = result.outputs[r].shape();
-        shape.insert(0, b.size());
-        result.outputs[r] = broadcast_to(result.outputs[r], shape);
-      }
-      return result.outputs;
-    }));
+    batched.push_back(trace("vmap of cond", types,
+                            [&](const Arrays& arguments) { return batch_all(*branch, arguments, flags, b.size()); }));
   const Branches all = with_same_inputs(batched);
   operands.insert(operands.end(), all.captures.begin(), all.captures.end());
   b.set(apply_all(prim::cond, operands, &all.attributes));

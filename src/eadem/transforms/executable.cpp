@@ -4,16 +4,13 @@
 #include <array>
 
 #include "eadem/runtime/tiles.h"
+#include "eadem/transforms/program_transforms.h"
 
 namespace eadem {
 namespace {
 
 // Results of equations on constants are kept when they are at most this large, or windows on such.
 constexpr std::size_t kFoldedBytes = 1 << 16;
-
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_elementwise(const Equation& equation) {
   return std::holds_alternative<Tile>(equation.primitive->run) && equation.operands.size() <= 4;

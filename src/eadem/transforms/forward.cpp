@@ -4,10 +4,6 @@
 namespace eadem {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 class Forward final : public Jvp {
  public:
   Forward(const Program& program, const Equation& equation, std::span<const Array> operands,

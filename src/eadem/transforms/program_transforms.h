@@ -12,6 +12,11 @@
 
 namespace eadem {
 
+/// A value's place in what is kept by id.
+inline std::size_t at(ValueId id) {
+  return static_cast<std::size_t>(id);
+}
+
 /// Of the values: which depend on an input marked active through equations on floating values.
 std::vector<bool> active_values(const Program& program, const std::vector<bool>& active_inputs);
 
@@ -53,5 +58,11 @@ struct Batched {
 };
 Batched batch(const Program& program, std::span<const Array> inputs, const std::vector<bool>& batched,
               std::int64_t size);
+
+/// x repeated `size` times along a new axis 0: a value that is the same for the whole batch.
+Array with_batch_axis(const Array& x, std::int64_t size);
+/// The outputs of `batch`, all with the batch axis.
+Arrays batch_all(const Program& program, std::span<const Array> inputs, const std::vector<bool>& batched,
+                 std::int64_t size);
 
 }  // namespace eadem

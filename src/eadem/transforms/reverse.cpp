@@ -6,10 +6,6 @@
 namespace eadem {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 class Reversal final : public Vjp {
  public:
   Reversal(const Program& program, const Equation& equation, std::span<const Array> operands,

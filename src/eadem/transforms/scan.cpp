@@ -146,10 +146,7 @@ void scan_batch(Batch& b) {
         ys_batched[i - layout.carries] = outputs.batched[i];
         continue;
       }
-      if (outputs.batched[i]) continue;
-      Shape shape = outputs.outputs[i].shape();
-      shape.insert(0, b.size());
-      outputs.outputs[i] = broadcast_to(outputs.outputs[i], shape);
+      if (!outputs.batched[i]) outputs.outputs[i] = with_batch_axis(outputs.outputs[i], b.size());
     }
     return outputs.outputs;
   });
@@ -158,13 +155,7 @@ void scan_batch(Batch& b) {
   Arrays results = apply_all(prim::scan, with_captures(attributes, operands, inner.captures), &attributes);
   for (std::size_t i = 0; i < layout.ys; ++i) {
     Array& y = results[layout.carries + i];
-    if (ys_batched[i]) {
-      y = swap_axes(y, 0, 1);
-    } else {
-      Shape shape = y.shape();
-      shape.insert(0, b.size());
-      y = broadcast_to(y, shape);
-    }
+    y = ys_batched[i] ? swap_axes(y, 0, 1) : with_batch_axis(y, b.size());
   }
   b.set(std::move(results));
 }

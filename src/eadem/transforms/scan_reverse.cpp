@@ -12,10 +12,6 @@
 namespace eadem {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 // What an iteration keeps for its reversal, flattened: every value of the body, then what nested equations saved.
 Arrays flattened(const Recording& recording) {
   Arrays all;
@@ -24,16 +20,24 @@ Arrays flattened(const Recording& recording) {
   return all;
 }
 
-// The types of that, by tracing the forward pass of an iteration; the program's outputs are the body's and then those.
-Traced forward_pass(const Program& body, const std::vector<bool>& active) {
-  return trace("grad of scan", body.input_types(), [&](const Arrays& arguments) {
+// The forward pass of an iteration: a program whose outputs are the body's and then what it keeps; and how many arrays
+// each equation saves.
+struct ForwardPass {
+  Traced traced;
+  std::vector<std::size_t> saved_counts;
+};
+ForwardPass forward_pass(const Program& body, const std::vector<bool>& active) {
+  ForwardPass pass;
+  pass.traced = trace("grad of scan", body.input_types(), [&](const Arrays& arguments) {
     const Recording recording = record(body, arguments, active);
     Arrays outputs;
     for (const ValueId id : body.outputs) outputs.push_back(*recording.values[at(id)]);
     const Arrays kept = flattened(recording);
     outputs.insert(outputs.end(), kept.begin(), kept.end());
+    for (const Arrays& saved : recording.saved) pass.saved_counts.push_back(saved.size());
     return outputs;
   });
+  return pass;
 }
 
 // Which accumulators are present when an iteration is reversed: those of constants, of the values that it carries out
@@ -105,7 +109,7 @@ class ScanReverse {
     return step(all, std::vector<bool>(layout_.ys, true), false).kept;
   }
 
-  const Traced& forward() const { return forward_; }
+  const Traced& forward() const { return forward_.traced; }
   const ScanLayout& layout() const { return layout_; }
   const std::vector<bool>& active() const { return active_; }
   // The body's input that flattened value `index` is, if it is one.
@@ -122,7 +126,7 @@ class ScanReverse {
   std::optional<std::size_t> also_y(std::size_t carry) const { return also_y_[carry]; }
 
   ReverseStep step(const Presence& present, const std::vector<bool>& ys, bool first) const {
-    const Program& forward = *forward_.program;
+    const Program& forward = *forward_.traced.program;
     const std::size_t own = body_.outputs.size();
     Types types;
     for (std::size_t i = own; i < forward.outputs.size(); ++i) types.push_back(forward.type(forward.outputs[i]));
@@ -150,7 +154,7 @@ class ScanReverse {
       for (std::optional<Array>& value : recording.values) value = arguments[next++];
       // What nested equations save is laid out as the forward pass has it.
       for (std::size_t i = 0; i < body_.equations.size(); ++i)
-        for (std::size_t k = 0; k < saved_counts()[i]; ++k) recording.saved[i].push_back(arguments[next++]);
+        for (std::size_t k = 0; k < forward_.saved_counts[i]; ++k) recording.saved[i].push_back(arguments[next++]);
       std::vector<Accumulator> sums(body_.types.size());
       for (std::size_t i = 0; i < layout_.constants; ++i)
         if (present.constants[i]) sums[at(body_.inputs[i])] = Accumulator::from_wide(arguments[next++]);
@@ -201,16 +205,6 @@ class ScanReverse {
   }
 
  private:
-  // How many arrays each equation saves, learnt from the traced forward pass once.
-  const std::vector<std::size_t>& saved_counts() const {
-    if (saved_counts_.empty() && !body_.equations.empty())
-      trace("grad of scan", body_.input_types(), [&](const Arrays& arguments) {
-        for (const Arrays& saved : record(body_, arguments, active_).saved) saved_counts_.push_back(saved.size());
-        return Arrays();
-      });
-    return saved_counts_;
-  }
-
   // Drops what the reversal does not need: dead equations, then kept values that nothing reads.
   static void prune(const Program& whole, std::size_t kept_count, ReverseStep& result) {
     Program live = without_dead_code(whole);
@@ -231,9 +225,8 @@ class ScanReverse {
   const Program& body_;
   ScanLayout layout_;
   std::vector<bool> inputs_, active_;
-  Traced forward_;
+  ForwardPass forward_;
   std::vector<std::optional<std::size_t>> also_y_;
-  mutable std::vector<std::size_t> saved_counts_;
 };
 
 Array step_of(const Array& stacked, std::int64_t index) {

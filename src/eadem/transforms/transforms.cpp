@@ -14,10 +14,6 @@
 namespace eadem::detail {
 namespace {
 
-std::size_t at(ValueId id) {
-  return static_cast<std::size_t>(id);
-}
-
 Arrays joined(Arrays first, const Arrays& rest) {
   first.insert(first.end(), rest.begin(), rest.end());
   return first;
@@ -204,17 +200,9 @@ Arrays vmap_arrays(std::string who, const ArraysFunction& f, const Arrays& input
     dump_program(who, *traced.program);
     std::vector<bool> flags = batched;
     flags.resize(traced.program->inputs.size(), false);
-    Batched result = batch(*traced.program, joined(moved, traced.captures), flags, *size);
-    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
-      Array& output = result.outputs[i];
-      if (!result.batched[i]) {
-        Shape shape = output.shape();
-        shape.insert(0, *size);
-        output = broadcast_to(output, shape);
-      }
-      output = move_axis(output, 0, out_axis);
-    }
-    return result.outputs;
+    Arrays results = batch_all(*traced.program, joined(moved, traced.captures), flags, *size);
+    for (Array& result : results) result = move_axis(result, 0, out_axis);
+    return results;
   });
 }
 
@@ -239,11 +227,12 @@ Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carri
   return results;
 }
 
-Arrays while_arrays(const ArraysFunction& condition, const ArraysFunction& body, const Arrays& carries) {
+Arrays while_arrays(std::string who, const ArraysFunction& condition, const ArraysFunction& body,
+                    const Arrays& carries) {
   const auto own = static_cast<std::ptrdiff_t>(carries.size());
   // Captures are constants, which go before the carries.
   const auto traced = [&](const ArraysFunction& f) {
-    Traced result = trace("while_loop", types_of(carries), f);
+    Traced result = trace(who, types_of(carries), f);
     std::vector<std::size_t> order(result.program->inputs.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::rotate(order.begin(), order.begin() + own, order.end());
@@ -251,22 +240,37 @@ Arrays while_arrays(const ArraysFunction& condition, const ArraysFunction& body,
     return result;
   };
   const Traced test = traced(condition), step = traced(body);
+  if (step.program->output_types() != types_of(carries))
+    fail<TypeError>("[{}] the carry must keep its types: ({}) before an iteration, ({}) after it", who,
+                    print_types(types_of(carries)), print_types(step.program->output_types()));
+  if (test.program->output_types() != Types{TensorType{DType::boolean, {}}})
+    fail<TypeError>("[{}] the condition must give bool[], it gives ({})", who,
+                    print_types(test.program->output_types()));
   const WhileAttribute attributes{test.program, step.program, static_cast<std::int64_t>(test.captures.size()),
                                   static_cast<std::int64_t>(step.captures.size())};
   return apply_all(prim::while_loop, joined(joined(test.captures, step.captures), carries), &attributes);
 }
 
-Arrays cond_arrays(const Array& index, const std::vector<ArraysFunction>& branches, const Arrays& operands) {
+Arrays cond_arrays(std::string who, const Array& index, const std::vector<ArraysFunction>& branches,
+                   const Arrays& operands) {
   if (index.rank() != 0 || !is_integer(index.dtype()))
-    fail<TypeError>("[cond] the index of a branch must be an integer scalar, got {}", index.type());
+    fail<TypeError>("[{}] the index of a branch must be an integer scalar, got {}", who, index.type());
   std::vector<Traced> traced;
-  for (const ArraysFunction& branch : branches) traced.push_back(trace("cond", types_of(operands), branch));
+  for (const ArraysFunction& branch : branches) traced.push_back(trace(who, types_of(operands), branch));
+  for (const Traced& branch : traced)
+    if (branch.program->output_types() != traced[0].program->output_types())
+      fail<TypeError>("[{}] branches must give the same types: branch 0 gives ({}), branch {} gives ({})", who,
+                      print_types(traced[0].program->output_types()), &branch - traced.data(),
+                      print_types(branch.program->output_types()));
   const auto [attributes, captures] = with_same_inputs(traced);
-  return apply_all(prim::cond, joined(joined({convert(index, DType::i64)}, operands), captures), &attributes);
+  // Clamped before it is signed, for the greatest u64 would be negative.
+  const auto last = static_cast<double>(branches.size() - 1);
+  const Array which = index.dtype() == DType::u64 ? minimum(index, full({}, last, DType::u64)) : index;
+  return apply_all(prim::cond, joined(joined({convert(which, DType::i64)}, operands), captures), &attributes);
 }
 
-Arrays remat_arrays(const ArraysFunction& f, const Arrays& inputs) {
-  const Traced body = trace("remat", types_of(inputs), f);
+Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs) {
+  const Traced body = trace(std::move(who), types_of(inputs), f);
   const RematAttribute attributes{body.program};
   const Arrays operands = joined(inputs, body.captures);
   Arrays results = apply_all(prim::remat, operands, &attributes);
@@ -274,27 +278,27 @@ Arrays remat_arrays(const ArraysFunction& f, const Arrays& inputs) {
   return results;
 }
 
-Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward, const ArraysFunction& backward,
-                         const Arrays& inputs) {
+Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,
+                         const ArraysFunction& backward, const Arrays& inputs) {
   const Types types = types_of(inputs);
-  const auto closed = [](std::string_view part, const Traced& traced) {
+  const auto closed = [&who](std::string_view part, const Traced& traced) {
     if (!traced.captures.empty())
       fail<ValueError>(
-          "[custom_vjp] the {} captures an array of type {}: pass it as an argument, since what is captured would get "
-          "no gradient",
-          part, traced.captures[0].type());
+          "[{}] the {} captures an array of type {}: pass it as an argument, since what is captured would get no "
+          "gradient",
+          who, part, traced.captures[0].type());
     return traced.program;
   };
   CustomVjpAttribute attributes;
-  attributes.body = closed("function", trace("custom_vjp", types, f));
-  attributes.forward = closed("forward rule", trace("custom_vjp", types, forward));
+  attributes.body = closed("function", trace(who, types, f));
+  attributes.forward = closed("forward rule", trace(who, types, forward));
   const Types results = attributes.body->output_types(), kept = attributes.forward->output_types();
   if (kept.size() < results.size() || !std::equal(results.begin(), results.end(), kept.begin()))
-    fail<TypeError>("[custom_vjp] the forward rule must give the function's result ({}) first, it gives ({})",
+    fail<TypeError>("[{}] the forward rule must give the function's result ({}) first, it gives ({})", who,
                     print_types(results), print_types(kept));
   Types given(kept.begin() + static_cast<std::ptrdiff_t>(results.size()), kept.end());
   given.insert(given.end(), results.begin(), results.end());
-  attributes.backward = closed("backward rule", trace("custom_vjp", given, backward));
+  attributes.backward = closed("backward rule", trace(who, given, backward));
   return apply_all(prim::custom_vjp, inputs, &attributes);
 }
 

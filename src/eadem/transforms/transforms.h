@@ -32,11 +32,13 @@ Arrays vmap_arrays(std::string who, const ArraysFunction& f, const Arrays& input
                    const std::vector<std::optional<std::int64_t>>& in_axes, std::int64_t out_axis);
 Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carries, const Arrays& slices,
                    std::int64_t length, bool reverse);
-Arrays while_arrays(const ArraysFunction& condition, const ArraysFunction& body, const Arrays& carries);
-Arrays cond_arrays(const Array& index, const std::vector<ArraysFunction>& branches, const Arrays& operands);
-Arrays remat_arrays(const ArraysFunction& f, const Arrays& inputs);
-Arrays custom_vjp_arrays(const ArraysFunction& f, const ArraysFunction& forward, const ArraysFunction& backward,
-                         const Arrays& inputs);
+Arrays while_arrays(std::string who, const ArraysFunction& condition, const ArraysFunction& body,
+                    const Arrays& carries);
+Arrays cond_arrays(std::string who, const Array& index, const std::vector<ArraysFunction>& branches,
+                   const Arrays& operands);
+Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs);
+Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,
+                         const ArraysFunction& backward, const Arrays& inputs);
 /// begin, begin + 1, ...: i64[count].
 Array counted_from(std::int64_t begin, std::int64_t count);
 /// i64: 1 where the bool scalar holds; throws TypeError for another type.
@@ -224,9 +226,10 @@ auto map(F f, const Xs& xs) {
 template <class Condition, class Body, class Carry>
 Carry while_loop(Condition condition, Body body, const Carry& carry) {
   return with_leaves(
-      carry, detail::while_arrays([&](const Arrays& values) { return Arrays{condition(with_leaves(carry, values))}; },
-                                  [&](const Arrays& values) { return leaves(body(with_leaves(carry, values))); },
-                                  leaves(carry)));
+      carry, detail::while_arrays(
+                 detail::name_of_function<Body>("while_loop"),
+                 [&](const Arrays& values) { return Arrays{condition(with_leaves(carry, values))}; },
+                 [&](const Arrays& values) { return leaves(body(with_leaves(carry, values))); }, leaves(carry)));
 }
 
 /// The carry after `carry = body(i, carry)` for i in [begin, end), an i64 scalar.
@@ -254,7 +257,8 @@ auto switch_case(const Array& index, const std::tuple<Branch...>& branches, cons
          ...);
       },
       branches);
-  const Arrays results = detail::cond_arrays(index, functions, leaves(all));
+  const Arrays results =
+      detail::cond_arrays(detail::name_of_function<std::tuple<Branch...>>("cond"), index, functions, leaves(all));
   return with_leaves(*traced, results);
 }
 
@@ -272,6 +276,7 @@ auto remat(F f) {
     const std::tuple<std::remove_cvref_t<decltype(arguments)>...> all(arguments...);
     std::optional<Result> traced;
     const Arrays results = detail::remat_arrays(
+        detail::name_of_function<F>("remat"),
         [&](const Arrays& values) {
           traced = std::apply(f, with_leaves(all, values));
           return leaves(*traced);
@@ -292,6 +297,7 @@ auto custom_vjp(F f, Forward forward, Backward backward) {
     std::optional<Result> traced;
     std::optional<Residuals> residuals;
     const Arrays results = detail::custom_vjp_arrays(
+        detail::name_of_function<F>("custom_vjp"),
         [&](const Arrays& values) {
           traced = std::apply(f, with_leaves(all, values));
           return leaves(*traced);

@@ -103,5 +103,80 @@ TEST(PublicReports, C1Norms) {
   EXPECT_EQ(values<float>(layer_norm(Array::from({-3.f}), Array::from({1e10f}), Array::from({-1.f})))[0], -1);
 }
 
+TEST(Norm, NeitherOverflowsNorUnderflows) {
+  const Array three_four = Array::from<double>({3, 4});
+  for (const double scale : {1.0, 0x1p-1074, 0x1p-600, 0x1p600, 0x1p1020})
+    EXPECT_EQ(norm(three_four * scale).item<double>(), 5 * scale) << scale;
+  EXPECT_EQ(norm(Array::from<float>({3e38f, 1e38f})).item<float>(), 3.16227766e38f);
+  EXPECT_EQ(norm(Array::from<float>({0x1p-149f})).item<float>(), 0x1p-149f);
+  EXPECT_EQ(norm(Array::from<double>({1e308, HUGE_VAL})).item<double>(), HUGE_VAL);
+  EXPECT_TRUE(std::isnan(norm(Array::from<double>({NAN, HUGE_VAL})).item<double>()));
+  EXPECT_EQ(norm(full({100}, 1e307, DType::f64)).item<double>(), 1e308);
+  EXPECT_EQ(norm(zeros({0})).item<float>(), 0);
+  EXPECT_EQ(norm(ones({1000000}, DType::bf16)).item<bfloat16>().bits, to_bfloat16(1000.0).bits);
+}
+
+TEST(Norm, OrdersOfVectors) {
+  EXPECT_EQ(values<float>(norm(kMatrix, {1}, 1)), (std::vector<float>{6, 15}));
+  EXPECT_EQ(values<float>(norm(negate(kMatrix), {0}, HUGE_VAL)), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(values<float>(norm(negate(kMatrix), {0}, -HUGE_VAL, true)), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(norm(kMatrix, {0}, -HUGE_VAL, true).shape(), (Shape{1, 3}));
+  EXPECT_EQ(norm(kMatrix, {-1}, 2, true).shape(), (Shape{2, 1}));
+  EXPECT_EQ(norm(Array::from<std::int32_t>({3, 4})).item<float>(), 5);
+  EXPECT_THROW(norm(kMatrix, {0}, 3), ValueError);
+  EXPECT_THROW(norm(kMatrix, {2}), ShapeError);
+}
+
+TEST(CumulativeExtremes, FollowTheOrderOfMax) {
+  const Array x = Array::from<float>({-0.f, 0.f, -1, 2, 2, NAN, 3});
+  const auto up = values<float>(cummax(x, 0)), down = values<float>(cummin(x, 0, true));
+  EXPECT_TRUE(std::signbit(up[0]));
+  EXPECT_FALSE(std::signbit(up[1]));
+  EXPECT_EQ(up[2], 0);
+  EXPECT_EQ(up[4], 2);
+  EXPECT_TRUE(std::isnan(up[5]) && std::isnan(up[6]));
+  EXPECT_EQ(down[6], 3);
+  EXPECT_TRUE(std::isnan(down[5]) && std::isnan(down[0]));
+  EXPECT_EQ(values<std::int64_t>(cummax(Array::from<std::int64_t>({1, 3, 2}), -1)),
+            (std::vector<std::int64_t>{1, 3, 3}));
+  EXPECT_THROW(cummax(Array::scalar(1, DType::f32), 0), ShapeError);
+}
+
+// Public report C1, for the norms over channels: a large mean, constant channels, one element, weights that dwarf it.
+TEST(PublicReports, C1BatchNormWithALargeMean) {
+  const auto normalized = [](const Array& column, double gamma, double beta) {
+    const Array x = expand_dims(column, 1);
+    return values<float>(batch_norm(x, full({1}, gamma), full({1}, beta)).y);
+  };
+  const auto large = normalized(Array::from<float>({40000, 40001, 40002, 40003}), 1, 0);
+  EXPECT_EQ(large, (std::vector<float>{-1.34163542f, -0.44721181f, 0.44721181f, 1.34163542f}));
+  std::vector<float> steps;
+  for (int i = 0; i < 16; ++i) steps.push_back(10000.f + static_cast<float>(i) * 1e-3f);
+  const auto small_steps = normalized(Array::from(steps, {16}), 1, 0);
+  EXPECT_EQ(small_steps.front(), -1.33133335f);
+  EXPECT_EQ(small_steps.back(), 1.33133335f);
+  for (const float y : normalized(full({1000}, 7.7), 1, 0)) EXPECT_EQ(y, 0);
+  EXPECT_EQ(normalized(Array::from<float>({-3}), 1e10, -1), (std::vector<float>{-1}));
+}
+
+TEST(BatchNorm, MomentsAndAnyChannelAxis) {
+  const Array x = normal(random_key(3), {4, 6, 5, 3}), gamma = normal(random_key(4), {3}),
+              beta = normal(random_key(5), {3});
+  const BatchNormResult last = batch_norm(x, gamma, beta);
+  EXPECT_EQ(values<float>(last.variance), values<float>(variance(x, {0, 1, 2})));
+  for (std::size_t c = 0; c < 3; ++c)
+    EXPECT_NEAR(values<float>(last.mean)[c], values<float>(mean(x, {0, 1, 2}))[c], 1e-7);
+  const BatchNormResult second = batch_norm(move_axis(x, -1, 1), gamma, beta, 1e-5, 1);
+  EXPECT_EQ(values<float>(move_axis(second.y, 1, -1)), values<float>(last.y));
+  // With its own moments, which f32 rounds, inference gives nearly the same.
+  const auto inferred = values<float>(batch_norm_inference(x, last.mean, last.variance, gamma, beta));
+  for (std::size_t i = 0; i < inferred.size(); ++i) EXPECT_NEAR(inferred[i], values<float>(last.y)[i], 1e-6);
+  EXPECT_EQ(batch_norm(convert(x, DType::bf16), gamma, beta).mean.dtype(), DType::f32);
+  EXPECT_THROW(batch_norm(gamma, gamma, beta), ShapeError);
+  EXPECT_THROW(batch_norm(x, beta, zeros({4})), ShapeError);
+  EXPECT_THROW(batch_norm(arange(6), gamma, beta), TypeError);
+  EXPECT_THROW(batch_norm_inference(x, zeros({2}), last.variance, gamma, beta), ShapeError);
+}
+
 }  // namespace
 }  // namespace eadem

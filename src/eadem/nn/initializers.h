@@ -17,10 +17,6 @@ Initializer normal_init(double deviation = 1e-2);
 /// Uniform numbers in [0, scale).
 Initializer uniform_init(double scale = 1e-2);
 
-/// Standard normal numbers on (low, high), as jax.random.truncated_normal draws them; 16-bit ones are drawn in f32 and
-/// rounded, and never reach the bounds. Throws TypeError, and ValueError when nothing lies between the bounds.
-Array truncated_normal(const Array& key, double low, double high, const Shape& shape, DType dtype);
-
 enum class Fan : std::uint8_t { in, out, average };
 enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
 /// Numbers of variance scale / fan, where a kernel [.., in, out] has fans in and out times the extents before them; in

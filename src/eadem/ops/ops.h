@@ -309,6 +309,9 @@ Array random_bits(const Array& key, const Shape& shape, DType dtype = DType::u32
 Array uniform(const Array& key, const Shape& shape, DType dtype = DType::f32, double low = 0, double high = 1);
 /// Standard normal; 16-bit types are drawn in f32 and rounded.
 Array normal(const Array& key, const Shape& shape, DType dtype = DType::f32);
+/// Standard normal numbers on (low, high), as jax.random.truncated_normal draws them; 16-bit ones are drawn in f32 and
+/// rounded, and never reach the bounds. Throws TypeError, and ValueError when nothing lies between the bounds.
+Array truncated_normal(const Array& key, double low, double high, const Shape& shape, DType dtype = DType::f32);
 /// True with a probability: uniform(key, shape) < probability; as jax.random.bernoulli. What dropout keeps is
 /// bernoulli(key, 1 - rate, shape).
 Array bernoulli(const Array& key, double probability, const Shape& shape);
@@ -340,7 +343,8 @@ Array dot_general(const Array& lhs, const Array& rhs, const Shape& lhs_contracti
 Array matmul(const Array& a, const Array& b);
 /// Sums of products by labels of axes, as numpy.einsum: "bij,bjk->bik". Operands are multiplied in pairs from left to
 /// right, each pair one dot_general; a label in one operand only that the output lacks is summed first (exactly).
-/// Without an arrow the output has the labels that come once, in alphabetical order. A label comes once in an operand.
+/// Without an arrow the output has the labels that come once, in alphabetical order. A label that an operand has twice
+/// takes its diagonal; "..." stands for the axes without label, which broadcast, and leads the output without an arrow.
 Array einsum(std::string_view equation, std::span<const Array> operands);
 inline Array einsum(std::string_view equation, std::initializer_list<Array> operands) {
   return einsum(equation, std::span<const Array>(operands.begin(), operands.size()));
@@ -423,6 +427,15 @@ Array cumsum(const Array& x, std::int64_t axis, bool reverse = false);
 /// Running products along an axis, which neither overflow nor underflow inside, each rounded once; integers and bool
 /// give i64 or u64.
 Array cumprod(const Array& x, std::int64_t axis);
+/// Running maxima (minima) along an axis, from its end if `reverse`; NaN propagates, -0 is below +0. Of equal ones so
+/// far, each takes an equal share of a derivative.
+Array cummax(const Array& x, std::int64_t axis, bool reverse = false);
+Array cummin(const Array& x, std::int64_t axis, bool reverse = false);
+/// The norm of the elements along axes, as of vectors: ord 2 (the exact sum of squares rounded to f64, then its root,
+/// rounded once; it neither overflows nor underflows inside, and its derivative at 0 is 0), 1 (the exact sum of |x|),
+/// inf and -inf (the largest and least |x|). Integers count as f32. Throws ValueError for another ord.
+Array norm(const Array& x, const Shape& axes, double ord = 2, bool keepdims = false);
+Array norm(const Array& x);
 /// The elements along an axis in ascending order: NaN last, -0 before +0, equal ones in their order. argsort: the i64
 /// indices that they come from; sort_with_indices: both.
 Array sort(const Array& x, std::int64_t axis = -1);
@@ -450,6 +463,16 @@ Array rms_norm(const Array& x, const Array& gamma, double epsilon = 1e-5);
 /// layer_norm over each of `groups` groups of channels of a batch, gamma and beta [C]; channels last: channel_axis -1.
 Array group_norm(const Array& x, const Array& gamma, const Array& beta, std::int64_t groups, double epsilon = 1e-5,
                  std::int64_t channel_axis = 1);
+/// layer_norm for each channel over all other axes, gamma and beta [C]: the result, and the means and (biased)
+/// variances of the channels in f32 (f64).
+struct BatchNormResult {
+  Array y, mean, variance;
+};
+BatchNormResult batch_norm(const Array& x, const Array& gamma, const Array& beta, double epsilon = 1e-5,
+                           std::int64_t channel_axis = -1);
+/// (x - mean) / sqrt(variance + epsilon) gamma + beta with given moments of each channel, rounded once.
+Array batch_norm_inference(const Array& x, const Array& mean, const Array& variance, const Array& gamma,
+                           const Array& beta, double epsilon = 1e-5, std::int64_t channel_axis = -1);
 /// Rotates the first R = 2 frequencies.extent(0) elements of the last axis of x [..., D]: pair (i, i + R/2), or
 /// (2i, 2i + 1) if interleaved, by positions [...] (integers, broadcast) times frequencies [R/2] (f64 or f32).
 Array rope(const Array& x, const Array& positions, const Array& frequencies, bool interleaved = false);

@@ -44,22 +44,7 @@ Array move_axis_back(const Array& x, int axis) {
   return transpose(x, order);
 }
 
-}  // namespace ops
-
-namespace {
-
-using ops::AxesAttribute;
-using ops::Number;
-
-struct VarianceAttribute {
-  Shape axes;
-  double ddof = 0;
-  static constexpr auto fields() {
-    return std::tuple(field("axes", &VarianceAttribute::axes), field("ddof", &VarianceAttribute::ddof));
-  }
-};
-
-Shape kept(std::string_view operation, const TensorType& x, const Shape& axes) {
+Shape kept_axes(std::string_view operation, const TensorType& x, const Shape& axes) {
   Shape shape;
   int next = 0;
   for (int axis = 0; axis < x.shape.rank(); ++axis) {
@@ -71,6 +56,28 @@ Shape kept(std::string_view operation, const TensorType& x, const Shape& axes) {
   if (next != axes.rank()) fail<ShapeError>("[{}] axes {} of {} are not ascending axes of it", operation, axes, x);
   return shape;
 }
+
+Array spread(const Array& reduced, const Shape& axes, const Shape& shape) {
+  Shape kept = shape;
+  for (const std::int64_t axis : axes) kept[static_cast<int>(axis)] = 1;
+  return broadcast_to(reshape(reduced, kept), shape);
+}
+
+}  // namespace ops
+
+namespace {
+
+using ops::AxesAttribute;
+using ops::Number;
+using ops::spread;
+
+struct VarianceAttribute {
+  Shape axes;
+  double ddof = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("axes", &VarianceAttribute::axes), field("ddof", &VarianceAttribute::ddof));
+  }
+};
 
 DType same_dtype(DType t) {
   return t;
@@ -93,7 +100,7 @@ Types infer(std::string_view name, const Signature& s) {
   ops::require_operands(name, s, 1);
   const TensorType& x = s.operands[0];
   const Shape& axes = s.as<Attribute>().axes;
-  const Shape shape = kept(name, x, axes);
+  const Shape shape = ops::kept_axes(name, x, axes);
   if (needs_elements) {
     for (const std::int64_t axis : axes) {
       if (x.shape[static_cast<int>(axis)] == 0) {
@@ -154,13 +161,6 @@ Shape all_axes(const Array& x) {
   Shape axes;
   for (int axis = 0; axis < x.rank(); ++axis) axes.push_back(axis);
   return axes;
-}
-
-// x's reduced value (a cotangent, an extreme) beside each element that it came from.
-Array spread(const Array& reduced, const Shape& axes, const Shape& shape) {
-  Shape kept = shape;
-  for (const std::int64_t axis : axes) kept[static_cast<int>(axis)] = 1;
-  return broadcast_to(reshape(reduced, kept), shape);
 }
 
 template <class Attribute>

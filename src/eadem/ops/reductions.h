@@ -17,6 +17,12 @@ using Number = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 /// The axes normalised, ascending; throws ShapeError for one out of range or given twice.
 Shape normalize_axes(std::string_view operation, const Shape& axes, int rank);
 
+/// The extents that a reduction over ascending axes leaves; throws ShapeError for axes that are not such.
+Shape kept_axes(std::string_view operation, const TensorType& x, const Shape& axes);
+
+/// A reduced value (a cotangent, an extreme) beside each element that it came from.
+Array spread(const Array& reduced, const Shape& axes, const Shape& shape);
+
 /// Runs `along_last` on x with `axis` moved to the end, and moves the results' last axis back.
 template <class F>
 Array along_axis(std::string_view operation, const Array& x, std::int64_t axis, F along_last);

@@ -19,6 +19,8 @@ void mean(const TensorView& x, const Shape& axes, const TensorView& result);
 /// max and min give x's dtype; the reduced axes must not be empty of elements.
 void max(const TensorView& x, const Shape& axes, const TensorView& result);
 void min(const TensorView& x, const Shape& axes, const TensorView& result);
+/// norm: the square root of the exact sum of squares (numerics/norm.h), of floats to their own dtype.
+void norm(const TensorView& x, const Shape& axes, const TensorView& result);
 /// any and all give bool.
 void any(const TensorView& x, const Shape& axes, const TensorView& result);
 void all(const TensorView& x, const Shape& axes, const TensorView& result);

@@ -22,7 +22,7 @@ TIDY = $(firstword $(wildcard /usr/bin/clang-tidy-14) clang-tidy)
 WERROR ?= $(if $(filter 12,$(shell g++ -dumpversion)),ON,OFF)
 configure = $(CMAKE) --preset $(1) -DCMAKE_MAKE_PROGRAM=$(NINJA) $(2) >build/configure.$(1).log || { cat build/configure.$(1).log; exit 1; }
 
-sources = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'examples/*.cpp')
+sources = $(shell git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'fuzz/*.h' 'fuzz/*.cpp' 'examples/*.h' 'examples/*.cpp')
 
 .PHONY: help setup configure build run test test-quick test-readers test-aarch64 test-all prove bench fuzz format lint clean
 

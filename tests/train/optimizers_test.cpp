@@ -187,7 +187,8 @@ TEST(Optimizers, NewtonSchulz) {
 
 TEST(Optimizers, Muon) {
   for (const bool nesterov : {true, false})
-    for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{4, 12}, {12, 4}}) {
+    for (const bool tall : {false, true}) {
+      const std::size_t rows = tall ? 12 : 4, columns = tall ? 4 : 12;
       const Muon o{.rate = constant_schedule(0.02), .nesterov = nesterov, .decay = 0.1};
       const auto r = static_cast<std::int64_t>(rows), c = static_cast<std::int64_t>(columns);
       expect_formula(o, {r, c}, 2 * kSchulzBound, [&] {
@@ -197,7 +198,6 @@ TEST(Optimizers, Muon) {
             m[i] = 0.95 * m[i] + 0.05 * g[i];
             u[i] = nesterov ? 0.95 * m[i] + 0.05 * g[i] : m[i];
           }
-          const bool tall = rows > columns;
           if (tall) {
             Doubles turned(u.size());
             for (std::size_t i = 0; i < rows; ++i)

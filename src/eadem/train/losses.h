@@ -21,9 +21,9 @@ struct CrossEntropyOptions {
   double smoothing = 0;                      ///< the target is 1 - smoothing on the label plus smoothing / n on all
   std::optional<std::int64_t> ignored = {};  ///< labels of this value have loss 0
 };
-/// logsumexp(x) - x[label] along the last axis of logits [.., n] for integer labels [..], as the primitive cross_entropy
-/// of ops.h, with smoothing and ignored labels: f32 (f64 for f64), computed in f64 and rounded once. Labels outside
-/// [0, n) that are not ignored give NaN. Throws ShapeError, TypeError, ValueError.
+/// logsumexp(x) - x[label] along the last axis of logits [.., n] for integer labels [..], as the primitive
+/// cross_entropy of ops.h, with smoothing and ignored labels: f32 (f64 for f64), computed in f64 and rounded once.
+/// Labels outside [0, n) that are not ignored give NaN. Throws ShapeError, TypeError, ValueError.
 Array cross_entropy(const Array& logits, const Array& labels, const CrossEntropyOptions& options = {});
 
 }  // namespace eadem::train

@@ -29,21 +29,21 @@ inline constexpr int kQuickLevels = std::is_same_v<T, bfloat16> ? 3 : 0;
 /// `rows` rows that lie `stride` elements apart.
 template <class T>
 struct FloatSumBodies {
-  /// The f64 sum of n <= 2048 elements, the longest chain of additions being at most kRowDepth; raises `largest`.
+  /// The f64 sum of n <= 4096 elements, the longest chain of additions being at most kRowDepth; raises `largest`.
   double (*row)(const T* x, std::int64_t n, Magnitude<T>& largest);
   /// As row, the first kQuickLevels<T> additions of each path in f32.
   double (*row_quick)(const T* x, std::int64_t n, Magnitude<T>& largest);
   /// sums[c] += column c, one addition for every started eight rows; raises largest[c].
   void (*columns)(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* sums,
                   Magnitude<T>* largest);
-  /// Adds n <= 2048 elements to `sum`; the second also tracks `smallest`.
+  /// Adds n <= 4096 elements to `sum`; the second also tracks `smallest`.
   void (*pair_row)(const T* x, std::int64_t n, PairSum& sum);
   void (*pair_row_window)(const T* x, std::int64_t n, PairSum& sum);
   /// Adds each column to (hi[c], lo[c]); raises largest[c].
   void (*pair_columns)(const T* x, std::int64_t stride, std::int64_t rows, std::int64_t width, double* hi, double* lo,
                        Magnitude<T>* largest);
 };
-inline constexpr int kRowDepth = 2048 / 8 + 16;
+inline constexpr int kRowDepth = 4096 / 8 + 16;
 
 /// The loops of sums of integers, modulo 2^64.
 template <class T>

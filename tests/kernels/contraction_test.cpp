@@ -154,6 +154,31 @@ TEST_F(Contraction, LongSums) {
   }
 }
 
+// A few columns (or rows of b in place): a step in each lane, rows sharing a vector where they are short.
+TEST_F(Contraction, FewColumns) {
+  constexpr std::int64_t lengths[] = {1, 2, 31, 32, 33, 63, 64, 65, 127, 129, 250, 256, 257, 511, 512, 513, 1000, 2081};
+  for (const DType dtype : kFloats) {
+    for (const std::int64_t k : lengths) expect_product(dtype, 37, 1, k);
+    for (std::int64_t n = 1; n <= 9; ++n) expect_product(dtype, 19, n, 545);
+    expect_product(dtype, 16, 1, 300);
+    expect_product(dtype, 523, 2, 90);
+    expect_product(dtype, 4, 40, 545, Layout::contiguous, Layout::transposed);
+    expect_product(dtype, 1, 300, 77, Layout::reversed, Layout::transposed);
+    for (const Layout layout : {Layout::transposed, Layout::stepped, Layout::reversed})
+      expect_product(dtype, 41, 3, 700, Layout::contiguous, layout);
+    for (const Values values : {Values::special, Values::subnormal, Values::tiny, Values::tinier, Values::huge}) {
+      expect_product(dtype, 35, 2, 300, {}, {}, values);
+      expect_product(dtype, 35, 1, 1100, {}, {}, values);
+    }
+    const Matrix a = matrix(dtype, {3, 600, 128}, {}, Values::normal, 1),
+                 b = matrix(dtype, {3, 128, 2}, {}, Values::normal, 2);
+    expect_definition(a.view, b.view, {3, 600, 2}, dtype);
+    TensorView rows = a.view;  // which lie apart
+    rows.shape = {3, 600, 100};
+    expect_definition(rows, matrix(dtype, {3, 100, 1}, {}, Values::normal, 3).view, {3, 600, 1}, dtype);
+  }
+}
+
 TEST_F(Contraction, ManyTasks) {
   expect_product(DType::f32, 190, 150, 70);
   expect_product(DType::bf16, 190, 150, 70);

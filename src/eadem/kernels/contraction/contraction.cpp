@@ -9,6 +9,7 @@
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/contraction/driver.h"
 #include "eadem/kernels/contraction/integer.h"
+#include "eadem/kernels/contraction/narrow.h"
 #include "eadem/kernels/contraction/skinny.h"
 #include "eadem/kernels/tuner.h"
 #include "eadem/numerics/contraction.h"
@@ -139,11 +140,24 @@ void run_exchanged(const void* request) {
   multiply(e, p, default_blocking(e, p, threads()));
 }
 
-constexpr std::array<Candidate, 11> kCandidates{{
+// Few columns, or few rows of which b's terms are adjacent: a (or b) is read in place, a step in each lane.
+bool narrow_case(const void* request) {
+  const Problem& p = request_of(request).problem;
+  return fma_engine_of(request) && (narrow_admits(p) || narrow_admits(swapped(p)));
+}
+void run_narrow(const void* request) {
+  const Engine& e = *fma_engine_of(request);
+  record_ran(e.target);
+  const Problem& p = request_of(request).problem;
+  multiply_narrow(e, narrow_admits(p) ? p : swapped(p));
+}
+
+constexpr std::array<Candidate, 12> kCandidates{{
     {"fma", has_engine<fma_engine_of>, run_default<fma_engine_of>},
     {"fma-small-tasks", has_engine<fma_engine_of>, run_small_tasks<fma_engine_of>},
     {"fma-subtrees", has_engine<fma_engine_of>, run_subtrees<fma_engine_of>},
     {"in-place", in_place_admits, run_in_place},
+    {"narrow", narrow_case, run_narrow},
     {"exchanged", has_engine<fma_engine_of>, run_exchanged},
     {"vdpbf16ps", has_engine<bf16_engine_of>, run_default<bf16_engine_of>},
     {"vdpbf16ps-small-tasks", has_engine<bf16_engine_of>, run_small_tasks<bf16_engine_of>},
@@ -158,8 +172,15 @@ bool better_exchanged(const Engine& e, const Problem& p) {
   return 8 * p.n <= e.columns && p.m >= 2 * p.n;
 }
 
+// A matrix with a few vectors, worth spreading these over lanes and starting threads for each product of a batch.
+bool better_narrow(const Problem& p) {
+  return narrow_admits(p) && p.m >= 16 && (p.batch.elements() == 1 || p.m * p.k >= 65536);
+}
+
 void run_static_choice(const Request& request) {
   const Engine& e = *best_engine(request.problem.dtype);
+  if (better_narrow(request.problem) || (!request.kept_b && better_narrow(swapped(request.problem))))
+    return run_narrow(&request);
   if (!request.kept_b && in_place_admits(&request)) return run_in_place(&request);
   if (!request.kept_b && better_exchanged(e, request.problem)) return run_exchanged(&request);
   run_engine(e, request, request.problem, default_blocking(e, request.problem, threads()));

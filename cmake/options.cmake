@@ -39,9 +39,10 @@ endif()
 
 find_package(Threads REQUIRED)
 if(CMAKE_CROSSCOMPILING OR EADEM_CORE_ONLY)
-  # fmt, Highway, nlohmann-json and CLI11 are used as headers, the same for every architecture: the host's.
+  # fmt, Highway, nlohmann-json and CLI11 are used as headers, the same for every architecture: the host's. So is zlib,
+  # which only npz files need, and no program that is cross-built reads those.
   set(EADEM_HEADERS "" CACHE PATH "A folder with fmt/ and hwy/")
-  foreach(library fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11)
+  foreach(library fmt::fmt nlohmann_json::nlohmann_json CLI11::CLI11 ZLIB::ZLIB)
     add_library(${library} INTERFACE IMPORTED)
   endforeach()
   target_include_directories(fmt::fmt INTERFACE ${EADEM_HEADERS})
@@ -58,5 +59,6 @@ else()
   find_package(fmt REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+  find_package(ZLIB REQUIRED)
   find_package(CLI11 REQUIRED)
 endif()

@@ -5,8 +5,14 @@
 #include <cmath>
 
 #include "eadem/nn/attention.h"
+#include "eadem/nn/conv.h"
 #include "eadem/nn/dropout.h"
+#include "eadem/nn/einsum.h"
+#include "eadem/nn/lora.h"
+#include "eadem/nn/recurrent.h"
 #include "eadem/nn/sequential.h"
+#include "eadem/nn/stack.h"
+#include "eadem/nn/weight.h"
 #include "tests/support/bits.h"
 
 namespace eadem::nn {
@@ -115,9 +121,202 @@ TEST(Modules, InitialisersHaveTheirVariances) {
     }
 }
 
+TEST(Modules, DecodingIsTheCausalCall) {
+  for (const DType dtype : kFloats) {
+    Rngs rngs(21);
+    MultiHeadAttention attend(12, 4, rngs, {.kv_heads = 2, .normalize_qk = true, .dtype = dtype});
+    const Array x = normal(random_key(22), {2, 300, 12}, dtype);  // more than two blocks of keys
+    const Array causal = attend(x, AttendOptions{.causal = true});
+    attend.init_cache(x.shape(), dtype);
+    for (std::int64_t t = 0; t < 300; ++t) {
+      const Array token = attend.decode(slice_axis(x, 1, {t, t + 1}));
+      if (t % 37 == 0 || t > 295) expect_same(token, slice_axis(causal, 1, {t, t + 1}));
+    }
+    EXPECT_EQ(attend.cache_index->item<std::int32_t>(), 300);
+    EXPECT_THROW(attend.decode(slice_axis(x, 1, {0, 1})), ValueError);
+  }
+  // As one compiled scan that carries the module.
+  Rngs rngs(23);
+  MultiHeadAttention attend(8, 2, rngs);
+  const Array x = normal(random_key(24), {2, 5, 8});
+  const Array causal = attend(x, AttendOptions{.causal = true});
+  attend.init_cache(x.shape());
+  const auto step = [](const MultiHeadAttention& before, const Array& token) {
+    MultiHeadAttention after = before;
+    const Array y = after.decode(token);
+    return std::pair(after, y);
+  };
+  const Array tokens = expand_dims(transpose(x, {1, 0, 2}), 2);
+  const auto [last, ys] = scan(step, attend, tokens);
+  expect_same(transpose(squeeze(ys, 2), {1, 0, 2}), causal);
+  EXPECT_EQ(last.cache_index->item<std::int32_t>(), 5);
+}
+
+TEST(Modules, BatchNormMovesItsMoments) {
+  Rngs rngs(31);
+  BatchNorm norm(3, rngs, {.momentum = 0.75});
+  const Array x = normal(random_key(32), {4, 5, 3}) * 2.0 + 1.0;
+  const BatchNormResult want = batch_norm(x, ones({3}), zeros({3}));
+  // As Flax: the loss gives the module back, with the moments that it moved; these get no gradient.
+  const auto loss = [&](BatchNorm module) {
+    const Array y = module(x);
+    return std::pair(sum(y * y * x), module);
+  };
+  const auto [value, gradient] = value_and_grad_aux(loss)(norm);
+  expect_same(gradient.mean, zeros({3}));
+  expect_same(gradient.var, zeros({3}));
+  EXPECT_NE(doubles_of(*gradient.scale), doubles_of(zeros({3})));
+  const BatchNorm moved = value.second;
+  for (std::size_t c = 0; c < 3; ++c) {
+    EXPECT_NEAR(doubles_of(moved.mean)[c], 0.25 * doubles_of(want.mean)[c], 1e-7);
+    EXPECT_NEAR(doubles_of(moved.var)[c], 0.75 + 0.25 * doubles_of(want.variance)[c], 0x1p-22);
+  }
+  expect_same(norm(x), want.y);
+  expect_same(norm.mean, moved.mean);
+  expect_same(norm(x, true), batch_norm_inference(x, norm.mean, norm.var, ones({3}), zeros({3})));
+  const BatchNorm constant = norm;
+  EXPECT_THROW(constant(x), ValueError);
+  norm.use_running_average = true;
+  const BatchNorm evaluated = norm;
+  expect_same(evaluated(x), norm(x));
+}
+
+// Public report C46: a quantized base keeps its codes; an untrained adapter changes no bit; merging is undone exactly.
+TEST(PublicReports, C46LowRankAdapters) {
+  for (const DType dtype : kFloats) {
+    Rngs rngs(41), same(41);
+    LoRALinear adapted(64, 256, 4, rngs, {.dtype = dtype, .param_dtype = dtype}, {.scale = 2, .param_dtype = dtype});
+    const Linear base(64, 256, same, {.dtype = dtype, .param_dtype = dtype});
+    const Array x = normal(random_key(42), {5, 64}, dtype);
+    expect_same(adapted.kernel, base.kernel);
+    expect_same(adapted(x), base(x));  // B = 0
+    expect_same(adapted.merged().kernel, base.kernel);
+    adapted.lora.lora_b = normal(random_key(43), {4, 256}, dtype) * 1e-3;
+    const Array before = adapted.kernel;
+    const Linear merged = adapted.merged();
+    expect_same(adapted.kernel, before);  // what stays is the base: nothing to undo
+    const auto wide = [](const Array& a) { return convert(a, DType::f64); };
+    const Array delta = matmul(wide(adapted.lora.lora_a), wide(adapted.lora.lora_b)) * 2.0;
+    expect_same(merged.kernel, convert(wide(before) + delta, dtype));
+    if (dtype == DType::f64 || dtype == DType::f32) {
+      const auto a = doubles_of(merged(x)), b = doubles_of(adapted(x));
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-6);
+    }
+  }
+  // 4-bit codes in groups of 64, of values in [-1, 1]: y = deq(W) x + scale (x A) B, the codes as they are.
+  Rngs rngs(44);
+  LoRA lora(64, 4, 256, rngs, {.scale = 2});
+  const Array x = normal(random_key(45), {3, 64}), base = uniform(random_key(46), {3, 256}, DType::f32, -1, 1);
+  expect_same(lora.over(base, x), base);
+  lora.lora_b = normal(random_key(47), {4, 256}) * 1e-3;
+  const Array exact =
+      convert(base, DType::f64) +
+      matmul(matmul(convert(x, DType::f64), convert(lora.lora_a, DType::f64)), convert(lora.lora_b, DType::f64)) * 2.0;
+  const auto got = doubles_of(lora.over(base, x)), want = doubles_of(exact);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 3e-7);
+}
+
+TEST(Modules, CellsUnderScanAreTheLoop) {
+  Rngs rngs(51);
+  const OptimizedLSTMCell lstm(4, 3, rngs);
+  const GRUCell gru(4, 3, rngs, {.dtype = DType::bf16});
+  const Array xs = normal(random_key(52), {6, 2, 4});
+  const auto check = [&](const auto& cell, auto carry) {
+    const auto [last, ys] = scan([&](const auto& c, const Array& x) { return cell(c, x); }, carry, xs);
+    Arrays looped;
+    for (std::int64_t t = 0; t < 6; ++t) {
+      const auto [next, y] = cell(carry, squeeze(slice_axis(xs, 0, {t, t + 1}), 0));
+      carry = next;
+      looped.push_back(y);
+    }
+    expect_same(last, carry);
+    expect_same(ys, stack(looped));
+  };
+  check(lstm, lstm.initialize_carry({2, 4}));
+  check(gru, convert(gru.initialize_carry({2, 4}), DType::bf16));
+}
+
+TEST(Modules, OrthogonalKernels) {
+  for (const Shape& shape : {Shape{5, 12}, Shape{12, 5}, Shape{2, 3, 6}, Shape{1, 1}}) {
+    const Array kernel = orthogonal(2)(random_key(61), shape, DType::f64);
+    const Array matrix = reshape(kernel, {shape.elements() / shape.back(), shape.back()});
+    const bool tall = matrix.shape()[0] >= matrix.shape()[1];
+    const Array gram = tall ? matmul(transpose(matrix), matrix) : matmul(matrix, transpose(matrix));
+    const auto products = doubles_of(gram);
+    const std::int64_t n = gram.shape()[0];
+    for (std::int64_t i = 0; i < n * n; ++i)
+      EXPECT_NEAR(products[static_cast<std::size_t>(i)], i / n == i % n ? 4 : 0, 1e-14);
+  }
+  // Key by key under vmap, as every initialiser.
+  const Array keys = split_key(random_key(62), 2);
+  const auto draw = [](const Array& key) { return orthogonal()(key, {4, 6}, DType::bf16); };
+  const auto key = [&](std::int64_t i) { return squeeze(slice_axis(keys, 0, {i, i + 1}), 0); };
+  expect_same(vmap(draw)(keys), stack(Arrays{draw(key(0)), draw(key(1))}));
+}
+
+// Modules in vectors are found wherever they lie, also in the copies that a scan of layers makes.
+struct Tower {
+  std::vector<Linear> blocks;
+  Conv conv;
+  Tower(Rngs& rngs) : conv(4, 4, {3}, rngs) {
+    for (int i = 0; i < 2; ++i) blocks.emplace_back(4, 4, rngs);
+  }
+  Array operator()(const Array& x) const {
+    Array y = conv(x);
+    for (const Linear& block : blocks) y = block(y);
+    return y;
+  }
+  static void fields(auto& m, auto f) { f("blocks", m.blocks), f("conv", m.conv); }
+};
+struct Deep {
+  Stack<Tower> towers;
+  Array operator()(const Array& x) const { return scan(towers, x); }
+  static void fields(auto& m, auto f) { f("towers", m.towers); }
+};
+TEST(Modules, TabulateFindsModulesInVectors) {
+  Rngs rngs(71);
+  const Tower tower(rngs);
+  const auto called = [](const ModuleTable& table) {
+    std::vector<std::string> paths;
+    for (const ModuleRow& row : table.rows)
+      if (!row.outputs.empty() && row.path.find("blocks") != std::string::npos) paths.push_back(row.path);
+    return paths;
+  };
+  EXPECT_EQ(called(tabulate(tower, zeros({2, 5, 4}))), (std::vector<std::string>{"blocks/0", "blocks/1"}));
+  const Deep deep{vmap_init(3, rngs, [](Rngs& r) { return Tower(r); })};
+  const ModuleTable table = tabulate(deep, zeros({2, 5, 4}));
+  EXPECT_EQ(called(table), (std::vector<std::string>{"towers/layers/blocks/0", "towers/layers/blocks/1"}));
+  EXPECT_EQ(table.parameters(), 3 * (2 * 20 + 3 * 16 + 4));
+}
+
 TEST(Modules, BadInputIsRefused) {
   Rngs rngs(0), named({{"params", 0}});
   EXPECT_THROW(Linear(0, 3, rngs), ValueError);
+  EXPECT_THROW(Conv(4, 6, {}, rngs), ValueError);
+  EXPECT_THROW(Conv(4, 6, {3, 0}, rngs), ValueError);
+  EXPECT_THROW(Conv(4, 6, {3}, rngs, {.feature_group_count = 3}), ValueError);
+  EXPECT_THROW(Conv(4, 6, {3, 3}, rngs, {.padding = ConvPadding::causal}), ValueError);
+  EXPECT_THROW(Conv(4, 6, {3}, rngs)(zeros({2, 5, 3})), ShapeError);
+  EXPECT_THROW(Conv(4, 6, {3, 3}, rngs)(zeros({5, 4})), ShapeError);
+  EXPECT_THROW(Conv(4, 6, {3}, rngs, {.strides = {0}})(zeros({2, 5, 4})), ValueError);
+  EXPECT_THROW(ConvTranspose(4, 6, {3}, rngs, {.padding = ConvPadding::reflect}), ValueError);
+  EXPECT_THROW(ConvTranspose(4, 6, {3}, rngs)(zeros({2, 5, 3})), ShapeError);
+  EXPECT_THROW(Einsum("ab,bc", {2, 3}, std::nullopt, rngs), ValueError);
+  EXPECT_THROW(GroupNorm(6, 4, rngs), ValueError);
+  EXPECT_THROW(GroupNorm(6, 3, rngs)(zeros({6})), ShapeError);
+  EXPECT_THROW(BatchNorm(3, rngs, {.momentum = 2}), ValueError);
+  EXPECT_THROW(BatchNorm(3, rngs, {.use_running_average = true})(zeros({4, 2})), ShapeError);
+  EXPECT_THROW(LoRA(4, 0, 3, rngs), ValueError);
+  EXPECT_THROW(LoRA(4, 2, 3, rngs)(zeros({5})), ShapeError);
+  EXPECT_THROW(GRUCell(4, 2, rngs).initialize_carry({}), ShapeError);
+  EXPECT_THROW(GRUCell(4, 2, rngs)(zeros({3}), zeros({4})), ShapeError);
+  EXPECT_THROW(orthogonal()(random_key(0), {3}, DType::f32), ShapeError);
+  MultiHeadAttention cacheless(8, 2, rngs);
+  EXPECT_THROW(cacheless.decode(zeros({1, 8})), ValueError);
+  cacheless.init_cache({3, 4, 8});
+  EXPECT_THROW(cacheless.decode(zeros({3, 2, 8})), ShapeError);
+  EXPECT_THROW(cacheless.init_cache({8}), ShapeError);
+  EXPECT_THROW(cacheless.init_cache({3, 4, 8}, DType::i32), TypeError);
   EXPECT_THROW(LinearGeneral({2, 3}, {4}, rngs), ValueError);
   EXPECT_THROW(MultiHeadAttention(10, 3, rngs), ValueError);
   EXPECT_THROW(MultiHeadAttention(12, 4, rngs, {.kv_heads = 3}), ValueError);

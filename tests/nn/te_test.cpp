@@ -33,6 +33,9 @@ TEST(Te, TheModelOfTheReport) {
   audit::TeReport wrong = report;
   wrong.table.rows[1].parameters[0].dtype = "f32";
   EXPECT_FALSE(wrong.holds());
+  wrong = report;
+  wrong.modules.back().honoured = false;
+  EXPECT_FALSE(wrong.holds());
 }
 
 TEST(Te, MultiHeadAttentionIsItsParts) {

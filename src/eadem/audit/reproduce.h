@@ -69,22 +69,26 @@ struct TeModel {
   static void fields(auto& m, auto f) { f("layer1", m.layer1), f("layer2", m.layer2); }
 };
 
-/// One module with one dtype: how many parameters it has, and how many are not stored in the dtype asked for.
+/// One module with one dtype of its parameters and, where Flax's have one, of its computation: how many parameters it
+/// has, and how many are not stored in the dtype asked for.
 struct TeModule {
   std::string module;
-  DType dtype = DType::f32;  ///< asked for
+  DType dtype = DType::f32;      ///< of the parameters, asked for
+  std::optional<DType> compute;  ///< asked for; none: promoted from the input and the parameters
   std::int64_t parameters = 0, ignored = 0;
-  TensorType result;  ///< of a bf16 input
+  TensorType result;     ///< of a bf16 input
+  bool honoured = true;  ///< whether the result has the dtype that follows
 };
 
 struct TeReport {
   ModuleTable table;  ///< of the model in bf16, called with ones bf16[8,16,128]
   std::vector<TeModule> modules;
-  /// 7 parameters in bf16, 541,184 elements, 2 bytes each, result bf16[8,16,128]; no module ignores its dtype.
+  /// 7 parameters in bf16, 541,184 elements, 2 bytes each, result bf16[8,16,128]; no module ignores a dtype.
   bool holds() const;
 };
 
-/// Makes the model, and every module of Transformer Engine and Flax in f64, f32, bf16 and f16.
+/// Makes the model, and every module of Transformer Engine and Flax with parameters in f64, f32, bf16 and f16, and
+/// Flax's computing in each of these, or in none given.
 TeReport reproduce_te_1451();
 
 /// XLA's comparison of two kernels' results: they are taken as equal where this is below 0.1.

@@ -102,10 +102,12 @@ std::string te_as_json(const audit::TeReport& report) {
   json["modules"] = Json::array();
   for (const audit::TeModule& m : report.modules)
     json["modules"].push_back({{"module", m.module},
-                               {"dtype", name_of(m.dtype)},
+                               {"param_dtype", name_of(m.dtype)},
+                               {"dtype", m.compute ? Json(name_of(*m.compute)) : Json()},
                                {"parameters", m.parameters},
                                {"ignored", m.ignored},
-                               {"result", fmt::format("{}", m.result)}});
+                               {"result", fmt::format("{}", m.result)},
+                               {"honoured", m.honoured}});
   json["holds"] = report.holds();
   return json.dump(2) + "\n";
 }
@@ -118,11 +120,20 @@ std::string te_as_text(const audit::TeReport& report) {
       "Reported: all 7 parameters f32; 541,184 parameters, 2.2 MB. Eadem:\n\n{}\n",
       report.table.text());
   std::vector<std::vector<std::string>> rows{
-      {"module", "dtype", ">parameters", ">stored in it", ">ignored", "result of bf16[2,3,16]"}};
-  for (const audit::TeModule& m : report.modules)
-    rows.push_back({m.module, std::string(name_of(m.dtype)), std::to_string(m.parameters),
-                    std::to_string(m.parameters - m.ignored), std::to_string(m.ignored), fmt::format("{}", m.result)});
+      {"module", "parameters'", "dtype", ">parameters", ">stored in it", ">ignored", "result of bf16[2,3,16]"}};
+  std::int64_t others = 0;
+  for (const audit::TeModule& m : report.modules) {
+    if (m.compute && m.honoured && m.ignored == 0) {
+      ++others;
+      continue;
+    }
+    rows.push_back({m.module, std::string(name_of(m.dtype)), std::string(m.compute ? name_of(*m.compute) : "-"),
+                    std::to_string(m.parameters), std::to_string(m.parameters - m.ignored), std::to_string(m.ignored),
+                    fmt::format("{}{}", m.result, m.honoured ? "" : " (wrong)")});
+  }
   text += table(rows);
+  text += fmt::format("\nWith the dtype of the computation given too: {} more, all stored and computed as asked.\n",
+                      others);
   text += report.holds() ? "\nVerdict: every dtype is honoured.\n" : "\nVerdict: the report reproduces here.\n";
   return text;
 }

@@ -43,20 +43,27 @@ std::optional<Array> four_axes(const std::optional<Array>& x, const Shape& batch
   return reshape(y, {same ? 1 : rows, shape[rank - 3], shape[rank - 2], shape[rank - 1]});
 }
 
+Shape batch_of(const Shape& shape, int others) {
+  Shape batch = shape;
+  for (int i = 0; i < others; ++i) batch.pop_back();
+  return batch;
+}
+
+// [batch.., length, heads, D] as [rows, heads, length, D].
+Array heads_first(const Array& x) {
+  const int rank = x.rank();
+  const std::int64_t rows = batch_of(x.shape(), 3).elements();
+  return transpose(reshape(x, {rows, x.shape()[rank - 3], x.shape()[rank - 2], x.shape()[rank - 1]}), {0, 2, 1, 3});
+}
+
 }  // namespace
 
 Array dot_product_attention(const Array& q, const Array& k, const Array& v, const AttendOptions& options) {
   if (q.rank() < 3 || k.rank() != q.rank() || v.rank() != q.rank())
     fail<ShapeError>("[dot_product_attention] q, k and v must be [batch.., length, heads, D], got {}, {} and {}",
                      q.type(), k.type(), v.type());
-  Shape batch = q.shape();
-  for (int i = 0; i < 3; ++i) batch.pop_back();
+  const Shape batch = batch_of(q.shape(), 3);
   const std::int64_t rows = batch.elements();
-  const auto heads_first = [&](const Array& x) {
-    const int rank = x.rank();
-    const Array flat = reshape(x, {rows, x.shape()[rank - 3], x.shape()[rank - 2], x.shape()[rank - 1]});
-    return transpose(flat, {0, 2, 1, 3});
-  };
   AttentionArguments arguments;
   if (options.causal) arguments.causal = Causal::lower_right;
   arguments.scale = options.scale;
@@ -88,6 +95,47 @@ Array MultiHeadAttention::operator()(const Array& queries, const Array& keys, co
   const DType t = compute_dtype("MultiHeadAttention", dtype, q, promote(k.dtype(), v.dtype()));
   const Array y = out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), options));
   return noted(*this, y, queries, keys, values);
+}
+
+void MultiHeadAttention::init_cache(const Shape& input_shape, DType cache_dtype) {
+  if (input_shape.rank() < 2)
+    fail<ShapeError>("[MultiHeadAttention] a cache is for inputs [batch.., max length, features], got {}", input_shape);
+  if (!is_floating(cache_dtype)) fail<TypeError>("[MultiHeadAttention] a cache is floating, got {}", cache_dtype);
+  Shape shape = batch_of(input_shape, 1);
+  const Shape& heads = key.kernel.shape();
+  shape.push_back(heads[heads.rank() - 2]);
+  shape.push_back(heads.back());
+  cached_key = cached_value = zeros(shape, cache_dtype);
+  cache_index = Array::scalar(0, DType::i32);
+}
+
+Array MultiHeadAttention::decode(const Array& x) {
+  if (!cached_key || !cached_value || !cache_index)
+    fail<ValueError>("[MultiHeadAttention] there is no cache to decode with: call init_cache first");
+  Array q = query(x), k = key(x);
+  const Array v = value(x);
+  if (query_norm) q = (*query_norm)(q);
+  if (key_norm) k = (*key_norm)(k);
+  const DType t = compute_dtype("MultiHeadAttention", dtype, q, promote(k.dtype(), v.dtype()));
+  Shape expected = cached_key->shape();
+  const int length_axis = expected.rank() - 3;
+  const std::int64_t most = expected[length_axis], rows = batch_of(expected, 3).elements();
+  expected[length_axis] = 1;
+  if (k.shape() != expected)
+    fail<ShapeError>("[MultiHeadAttention] decode takes one token, whose keys are {} for the cache {}, got {}",
+                     expected, cached_key->type(), k.type());
+  const Array index = *cache_index;
+  if (!index.traced() && index.item<std::int32_t>() >= most)
+    fail<ValueError>("[MultiHeadAttention] the cache is full: it holds {} tokens", most);
+  const Array start = eadem::pad(reshape(index, {1}), Array::scalar(0, DType::i32), {length_axis}, {2});
+  cached_key = dynamic_update_slice(*cached_key, convert(k, cached_key->dtype()), start);
+  cached_value = dynamic_update_slice(*cached_value, convert(v, cached_value->dtype()), start);
+  cache_index = index + 1;
+  AttentionArguments arguments;
+  arguments.length = broadcast_to(reshape(*cache_index, {1}), {rows});
+  const Array y = attention(heads_first(convert(q, t)), heads_first(convert(*cached_key, t)),
+                            heads_first(convert(*cached_value, t)), arguments);
+  return noted(*this, out(reshape(transpose(y, {0, 2, 1, 3}), q.shape())), x);
 }
 
 }  // namespace eadem::nn

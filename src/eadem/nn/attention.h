@@ -31,6 +31,8 @@ struct MultiHeadAttention {
   std::optional<LayerNorm> query_norm, key_norm;
   LinearGeneral out;
   std::optional<DType> dtype;
+  /// Of decode: [batch.., max length, kv heads, D], and how many tokens are in it, i32 [].
+  std::optional<Array> cached_key, cached_value, cache_index;
 
   MultiHeadAttention(std::int64_t features, std::int64_t heads, Rngs& rngs,
                      const MultiHeadAttentionOptions& options = {});
@@ -41,9 +43,16 @@ struct MultiHeadAttention {
     return (*this)(x, context, context, options);
   }
   Array operator()(const Array& queries, const Array& keys, const Array& values, const AttendOptions& options) const;
+  /// An empty cache for inputs of this shape [batch.., max length, features]; to be called before decode.
+  void init_cache(const Shape& input_shape, DType cache_dtype = DType::f32);
+  /// Self-attention of one token x [batch.., 1, features] after those decoded before, which it joins in the cache: to
+  /// the bit what the causal call gives at its place, if the cache's dtype holds the keys and values. Throws ValueError
+  /// without a cache, or where it is full (inside a transform the last place is overwritten instead, as Flax does).
+  Array decode(const Array& x);
   static void fields(auto& m, auto f) {
-    f("query", m.query), f("key", m.key), f("value", m.value), f("query_norm", m.query_norm);
-    f("key_norm", m.key_norm), f("out", m.out), f("dtype", m.dtype);
+    f("query", m.query), f("key", m.key), f("value", m.value), f("query_ln", m.query_norm);
+    f("key_ln", m.key_norm), f("out", m.out), f("dtype", m.dtype), f("cached_key", m.cached_key);
+    f("cached_value", m.cached_value), f("cache_index", m.cache_index);
   }
 };
 

@@ -1,10 +1,14 @@
 #include "eadem/nn/initializers.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "eadem/ops/ops.h"
+#include "eadem/transforms/transforms.h"
 
 namespace eadem::nn {
+
 Initializer constant_init(double value) {
   return [value](const Array&, const Shape& shape, DType dtype) { return full(shape, value, dtype); };
 }
@@ -40,6 +44,25 @@ Initializer variance_scaling(double scale, Fan fan, Distribution distribution, b
     // The standard deviation of a standard normal cut at -2 and 2.
     constexpr double kDeviation = .87962566103423978;
     return truncated_normal(key, -2, 2, shape, dtype) * (sqrt(variance) / kDeviation);
+  };
+}
+
+Initializer orthogonal(double scale) {
+  return [scale](const Array& key, const Shape& shape, DType dtype) -> Array {
+    if (shape.rank() < 2) fail<ShapeError>("[orthogonal] a kernel needs at least two axes, got {}", shape);
+    if (shape.elements() == 0) return zeros(shape, dtype);
+    const std::int64_t columns = shape.back(), rows = shape.elements() / columns;
+    const std::int64_t length = std::max(rows, columns), count = std::min(rows, columns);
+    // Row j of q is vector j; those still to come are zero.
+    const Array draws = transpose(convert(normal(key, {length, count}, dtype), DType::f64));
+    const auto add_vector = [&](const Array& j, const Array& q) {
+      const Array start = concatenate(std::array{reshape(j, {1}), zeros({1}, DType::i64)}, 0);
+      Array v = dynamic_slice(draws, start, {1, length});
+      for (int pass = 0; pass < 2; ++pass) v = v - matmul(matmul(v, transpose(q)), q);
+      return dynamic_update_slice(q, v / norm(v), start);
+    };
+    const Array q = fori_loop(0, count, add_vector, zeros({count, length}, DType::f64));
+    return convert(reshape(rows >= columns ? transpose(q) : q, shape) * scale, dtype);
   };
 }
 

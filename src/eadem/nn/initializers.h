@@ -24,6 +24,11 @@ enum class Distribution : std::uint8_t { truncated_normal, normal, uniform };
 /// ShapeError below two axes.
 Initializer variance_scaling(double scale, Fan fan, Distribution distribution, bool transposed = false);
 
+/// A kernel [.., n] whose columns (if they are more than the other extents together, rows) are orthonormal, times
+/// scale: normal numbers made so by Gram and Schmidt in f64, twice, as jax.nn.initializers.orthogonal means. Throws
+/// ShapeError below two axes. Source: Saxe et al. 2014.
+Initializer orthogonal(double scale = 1);
+
 /// variance_scaling's well-known cases. Sources: LeCun et al. 1998, Glorot & Bengio 2010, He et al. 2015.
 Initializer lecun_normal();
 Initializer lecun_uniform();

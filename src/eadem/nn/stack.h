@@ -77,7 +77,7 @@ template <class M, class Carry>
 Carry scan(const Stack<M>& layers, const Carry& x) {
   const auto step = [&layers](const Carry& carry, const M& layer) {
     if (detail::Tabulation* tabulation = detail::Tabulation::current()) [[unlikely]]
-      tabulation->copied(&layers.layers, &layer, sizeof(M));
+      tabulation->copied(layers.layers, layer);
     return std::pair(Carry(layer(carry)), std::tuple<>());
   };
   return noted(layers, scan(step, x, layers.layers).first, x);

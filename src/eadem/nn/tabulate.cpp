@@ -173,14 +173,11 @@ void Tabulation::called(const void* address, const std::type_info& type, Types i
   }
 }
 
-void Tabulation::copied(const void* original, const void* copy, std::size_t bytes) {
-  const auto* from = static_cast<const std::byte*>(original);
-  const std::size_t count = known_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const Known known = known_[i];
-    const auto* at = static_cast<const std::byte*>(known.address);
-    if (at >= from && at < from + bytes)
-      known_.push_back({static_cast<const std::byte*>(copy) + (at - from), known.type, known.row});
+void Tabulation::alias(const void* original, const void* copy, const std::type_info& type) {
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    if (known_[i].address != original || *known_[i].type != type) continue;
+    const Known known{copy, &type, known_[i].row};
+    return known_.push_back(known);
   }
 }
 

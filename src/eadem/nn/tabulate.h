@@ -57,8 +57,9 @@ class Tabulation {
 
   void add(const void* address, const std::type_info& type, std::size_t row);
   void called(const void* address, const std::type_info& type, Types inputs, Types outputs);
-  /// The object of `bytes` at `copy` is a copy of the one at `original`, and so are the modules inside it.
-  void copied(const void* original, const void* copy, std::size_t bytes);
+  /// One module is a copy of another, and so are the modules inside it, wherever they lie.
+  template <class M>
+  void copied(const M& original, const M& copy);
 
  private:
   struct Known {
@@ -66,6 +67,8 @@ class Tabulation {
     const std::type_info* type;
     std::size_t row;
   };
+  void alias(const void* original, const void* copy, const std::type_info& type);
+
   ModuleTable& table_;
   std::vector<Known> known_;
   Tabulation* outer_;
@@ -113,6 +116,35 @@ void tabulate_tree(T& tree, const std::string& path, const std::string& name, st
     }
     (std::make_index_sequence<std::tuple_size_v<U>>());
   }
+}
+
+// Calls f(address, type) for every module of a tree, in order.
+template <class T, class F>
+void for_each_module(const T& tree, F&& f) {
+  if constexpr (HasFields<const T>) {
+    f(static_cast<const void*>(&tree), typeid(T));
+    T::fields(tree, [&](std::string_view, const auto& child) { for_each_module(child, f); });
+  } else if constexpr (std::is_same_v<T, Array> || kIsStatic<T>) {
+    return;
+  } else if constexpr (kIsOptional<T>) {
+    if (tree) for_each_module(*tree, f);
+  } else if constexpr (MapLike<const T>) {
+    for (const auto& each : tree) for_each_module(each.second, f);
+  } else if constexpr (Sequence<const T>) {
+    for (const auto& child : tree) for_each_module(child, f);
+  } else if constexpr (TupleLike<const T>) {
+    std::apply([&](const auto&... child) { (for_each_module(child, f), ...); }, tree);
+  }
+}
+
+template <class M>
+void Tabulation::copied(const M& original, const M& copy) {
+  std::vector<const void*> from;
+  for_each_module(original, [&](const void* address, const std::type_info&) { from.push_back(address); });
+  std::size_t next = 0;
+  for_each_module(copy, [&](const void* address, const std::type_info& type) {
+    if (next < from.size()) alias(from[next++], address, type);
+  });
 }
 
 }  // namespace detail

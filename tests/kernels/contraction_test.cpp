@@ -49,7 +49,7 @@ struct Matrix {
   TensorView view;
 };
 
-enum class Layout { contiguous, transposed, stepped, reversed };
+enum class Layout { contiguous, transposed, stepped, reversed, one_row, one_value };
 
 Matrix matrix(DType dtype, Shape shape, Layout layout, Values values, unsigned seed) {
   const int rank = shape.rank();
@@ -64,6 +64,9 @@ Matrix matrix(DType dtype, Shape shape, Layout layout, Values values, unsigned s
   } else if (layout == Layout::reversed) {
     offset = (shape[rank - 1] - 1) * strides[rank - 1];
     strides[rank - 1] = -strides[rank - 1];
+  } else if (layout == Layout::one_row || layout == Layout::one_value) {
+    strides[rank - 2] = 0;
+    if (layout == Layout::one_value) strides[rank - 1] = 0;
   }
   elements = 2 * elements + 1;
   Matrix m{Buffer::allocate(static_cast<std::size_t>(elements) * size_of(dtype)), {}};
@@ -197,7 +200,8 @@ TEST_F(Contraction, EveryLength) {
 }
 
 TEST_F(Contraction, Layouts) {
-  constexpr Layout layouts[] = {Layout::contiguous, Layout::transposed, Layout::stepped, Layout::reversed};
+  constexpr Layout layouts[] = {Layout::contiguous, Layout::transposed, Layout::stepped,
+                                Layout::reversed,   Layout::one_row,    Layout::one_value};
   for (const DType dtype : kFloats)
     for (const Layout a : layouts)
       for (const Layout b : layouts) {
@@ -205,6 +209,16 @@ TEST_F(Contraction, Layouts) {
         expect_product(dtype, 2, 43, 83, a, b);
         expect_product(dtype, 43, 2, 83, a, b);
       }
+}
+
+// Adjacent rows are packed several panels at once, step by step; values that flushing would show stand in few of them.
+TEST_F(Contraction, AdjacentRows) {
+  for (const DType dtype : kFloats) {
+    for (const std::int64_t m : {3, 5, 8, 31, 33, 61, 100})
+      for (const std::int64_t k : {1, 7, 31, 65, 300}) expect_product(dtype, m, 35, k, Layout::transposed);
+    for (const Values values : {Values::special, Values::subnormal, Values::tiny})
+      expect_product(dtype, 61, 35, 300, Layout::transposed, {}, values);
+  }
 }
 
 TEST_F(Contraction, InfinitiesNansSubnormals) {

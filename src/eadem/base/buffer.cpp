@@ -66,7 +66,7 @@ class BlockCache {
   }
 
  private:
-  static constexpr std::size_t kMostBytes = std::size_t{64} << 20, kMostBlocks = 32;
+  static constexpr std::size_t kMostBytes = std::size_t{256} << 20, kMostBlocks = 64;
   struct Block {
     std::byte* data;
     std::size_t capacity;

@@ -4,15 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/attention/attention.h"
 #include "eadem/kernels/contraction/contraction.h"
+#include "eadem/kernels/elementwise/widen.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/numerics/contraction.h"
-#include "eadem/numerics/cotangent.h"
 
 // The derivative of attention, one key head at a time. Rows are its queries in the order (query, head of the group), in
 // chunks that are subtrees of the sums over queries; p and ds of a chunk lie in memory, and every sum is a product of
@@ -48,14 +49,16 @@ void multiply(const TensorView& a, const TensorView& b, const TensorView& c) {
   matmul(a, b, c, nullptr, false);
 }
 
+// By the exponents, as integers: a loop that runs in vectors.
 template <class T>
 bool all_finite(const T* x, std::int64_t n) {
-  bool finite = true;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const Wide<T> value = numerics::widen(x[i]);
-    finite &= value - value == 0;
-  }
-  return finite;
+  using Bits =
+      std::conditional_t<sizeof(T) == 2, std::int16_t, std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>;
+  constexpr Bits kMagnitude = std::numeric_limits<Bits>::max();
+  const auto infinity = std::bit_cast<Bits>(numerics::round_to<T>(std::numeric_limits<double>::infinity()));
+  Bits most = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, static_cast<Bits>(std::bit_cast<Bits>(x[i]) & kMagnitude));
+  return most < infinity;
 }
 
 // x[first, last) along an axis.
@@ -96,6 +99,7 @@ class KeyHead {
     if (!pack()) return run_definition();
     const std::int64_t fitting = (std::int64_t{1} << 22) / round_up(columns_, kKeyBlock);
     const std::int64_t chunk = fitting >= 1024 ? 1024 : fitting >= 512 ? 512 : 256;
+    if (rows_ <= chunk) return store(run_chunk(0, rows_));
     // A last chunk that is not full counts as one with trailing zero blocks.
     const int level = std::countr_zero(static_cast<std::uint64_t>(chunk / kTerms));
     numerics::BlockTree<Sums> tree;
@@ -171,7 +175,7 @@ class KeyHead {
       return from;
     } else if constexpr (!kSplit) {
       Factor* to = take<Factor>(memory, rows * head_size_);
-      for (std::int64_t i = 0; i < rows * head_size_; ++i) to[i] = numerics::widen(from[i]);
+      widen_fns().widen_f16(from, to, static_cast<std::size_t>(rows * head_size_));
       return to;
     } else {
       const std::int64_t block = kKeyBlock * head_size_;
@@ -217,11 +221,51 @@ class KeyHead {
         for (std::int64_t r = rows; r-- > 0;)
           std::memmove(m + r * width, m + r * columns, static_cast<std::size_t>(columns) * sizeof(W));
     }
-    parallel_for(rows, std::max<std::int64_t>(1, 16384 / width), [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t r = first; r < last; ++r) soften(begin + r, columns, width, p + r * width, dt + r * width);
+    const Parts parts = place_for_parts(rows, width);
+    // Rows that do not exist are zeros of a split contraction, too.
+    const std::int64_t tall = kSplit ? round_up(rows, kKeyBlock) : rows;
+    parallel_for(tall, std::max<std::int64_t>(1, 16384 / width), [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t r = first; r < last; ++r) {
+        if (r < rows) soften(begin + r, columns, width, p + r * width, dt + r * width);
+        if constexpr (kSplit) split(parts, r, rows, width, p, dt);
+      }
     });
-    add_products(begin, rows, columns, width, p, dt, sums);
+    add_products(begin, rows, columns, width, p, dt, parts, sums);
     return sums;
+  }
+
+  // p and dt of a chunk as factors of split contractions: along the keys, each block of 128 twice, and along the rows.
+  // A null one is not asked for.
+  struct Parts {
+    Factor *t_along_keys = nullptr, *t_rows = nullptr, *p_rows = nullptr;
+  };
+  Parts place_for_parts(std::int64_t rows, std::int64_t width) {
+    Parts parts;
+    if constexpr (kSplit) {
+      const std::int64_t tall = round_up(rows, kKeyBlock);
+      if (out_.q.data) parts.t_along_keys = take<Factor>(memory_[9], rows * 2 * width);
+      if (out_.q.data || out_.k.data) parts.t_rows = take<Factor>(memory_[10], 2 * tall * width);
+      if (out_.v.data) parts.p_rows = take<Factor>(memory_[11], 2 * tall * width);
+    }
+    return parts;
+  }
+  void split(const Parts& parts, std::int64_t r, std::int64_t rows, std::int64_t width, const W* p, const W* dt) const {
+    const std::int64_t high = (r / kKeyBlock * 2 * kKeyBlock + r % kKeyBlock) * width, low = high + kKeyBlock * width;
+    for (const auto& [from, to] : {std::pair(dt, parts.t_rows), std::pair(p, parts.p_rows)}) {
+      if (!to) continue;
+      if (r < rows) {
+        body_.split(from + r * width, width, to + high, to + low);
+      } else {
+        std::fill_n(to + high, width, Factor{});
+        std::fill_n(to + low, width, Factor{});
+      }
+    }
+    if (!parts.t_along_keys || r >= rows) return;
+    Factor* block = parts.t_along_keys + r * 2 * width;
+    for (std::int64_t c = 0; c < width; c += kKeyBlock, block += 2 * kKeyBlock) {
+      std::copy_n(parts.t_rows + high + c, kKeyBlock, block);
+      std::copy_n(parts.t_rows + low + c, kKeyBlock, block + kKeyBlock);
+    }
   }
 
   void soften(std::int64_t row, std::int64_t columns, std::int64_t width, W* p, W* dt) const {
@@ -241,45 +285,21 @@ class KeyHead {
     }
     r.maximum = std::nearbyint(saved_.maximum.template as<double>()[at]);
     r.sum = static_cast<double>(saved_.sum.template as<W>()[at]);
-    const T* cotangent = cotangent_ + row * head_size_;
-    const W* o = saved_.output.template as<W>() + at * head_size_;
-    r.delta = static_cast<double>(numerics::contract<W>([&](std::int64_t d) { return numerics::widen(cotangent[d]); },
-                                                        [&](std::int64_t d) { return o[d]; }, head_size_));
+    r.cotangent = cotangent_ + row * head_size_;
+    r.output = saved_.output.template as<W>() + at * head_size_;
+    r.head_size = head_size_;
     body_.row(r);
     if (out_.scores.data) std::copy_n(ds.data(), columns, out_.scores.template as<W>() + at * keys_ + start_);
   }
 
   // dq of the chunk's rows, and what they give to dk and dv.
   void add_products(std::int64_t begin, std::int64_t rows, std::int64_t columns, std::int64_t width, const W* p,
-                    const W* dt, Sums& sums) {
+                    const W* dt, const Parts& parts, Sums& sums) {
     if constexpr (kSplit) {
       const std::int64_t tall = round_up(rows, kKeyBlock);
-      Factor* along_keys = out_.q.data ? take<Factor>(memory_[9], rows * 2 * width) : nullptr;
-      Factor* t_rows = out_.k.data ? take<Factor>(memory_[10], 2 * tall * width) : nullptr;
-      Factor* p_rows = out_.v.data ? take<Factor>(memory_[11], 2 * tall * width) : nullptr;
-      parallel_for(tall, std::max<std::int64_t>(1, 16384 / width), [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t r = first; r < last; ++r) {
-          const std::int64_t high = (r / kKeyBlock * 2 * kKeyBlock + r % kKeyBlock) * width;
-          const std::int64_t low = high + kKeyBlock * width;
-          for (const auto& [from, to] : {std::pair(dt, t_rows), std::pair(p, p_rows)}) {
-            if (!to) continue;
-            if (r < rows) {
-              body_.split(from + r * width, width, to + high, to + low);
-            } else {
-              std::fill_n(to + high, width, Factor{});
-              std::fill_n(to + low, width, Factor{});
-            }
-          }
-          if (!along_keys || r >= rows) continue;
-          for (std::int64_t c = 0; c < width; c += kKeyBlock) {
-            Factor* block = along_keys + r * 2 * width + 2 * c;
-            body_.split(dt + r * width + c, kKeyBlock, block, block + kKeyBlock);
-          }
-        }
-      });
-      if (along_keys) {
+      if (parts.t_along_keys) {
         W* dq = take<W>(memory_[12], rows * head_size_);
-        multiply(matrix(along_keys, rows, 2 * width), matrix(k_factor_, 2 * width, head_size_),
+        multiply(matrix(parts.t_along_keys, rows, 2 * width), matrix(k_factor_, 2 * width, head_size_),
                  matrix(dq, rows, head_size_));
         store_queries(begin, rows, dq);
       }
@@ -290,8 +310,8 @@ class KeyHead {
         a.shape[1] = columns;
         multiply(transposed(a), matrix(with + at, 2 * tall, head_size_), matrix(to.data(), columns, head_size_));
       };
-      if (t_rows) add(t_rows, q_factor_, sums.k);
-      if (p_rows) add(p_rows, cotangent_factor_, sums.v);
+      if (out_.k.data) add(parts.t_rows, q_factor_, sums.k);
+      if (out_.v.data) add(parts.p_rows, cotangent_factor_, sums.v);
     } else {
       if (out_.q.data) {
         W* dq = take<W>(memory_[12], rows * head_size_);
@@ -307,20 +327,16 @@ class KeyHead {
     }
   }
 
-  // RN_T(sum scale), never -0.
-  static void scaled(const W* sum, std::int64_t n, double scale, T* to) {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = numerics::round_cotangent<T>(static_cast<double>(sum[i]) * scale);
-  }
   double scale() const { return static_cast<double>(static_cast<W>(options_.scale)); }
 
   void store_queries(std::int64_t begin, std::int64_t rows, const W* dq) const {
     for (std::int64_t r = 0; r < rows; ++r)
-      scaled(dq + r * head_size_, head_size_, scale(), out_.q.template as<T>() + flat(begin + r) * head_size_);
+      body_.finish(dq + r * head_size_, head_size_, scale(), out_.q.template as<T>() + flat(begin + r) * head_size_);
   }
   void store(const Sums& sums) const {
     const std::int64_t at = ((b_ * kv_heads_ + kv_) * keys_ + start_) * head_size_, n = columns_ * head_size_;
-    if (out_.k.data) scaled(sums.k.data(), n, scale(), out_.k.template as<T>() + at);
-    if (out_.v.data) scaled(sums.v.data(), n, 1, out_.v.template as<T>() + at);
+    if (out_.k.data) body_.finish(sums.k.data(), n, scale(), out_.k.template as<T>() + at);
+    if (out_.v.data) body_.finish(sums.v.data(), n, 1, out_.v.template as<T>() + at);
   }
 
   // The definition for this head alone.

@@ -18,14 +18,19 @@ struct BackwardRow {
   void* s = nullptr;                         ///< W [columns]: q k, becomes p
   void* dp = nullptr;                        ///< W [columns]: dy v, becomes dt
   void* ds = nullptr;                        ///< W [columns]: receives ds, if asked for
+  const void* cotangent = nullptr;           ///< T [head_size]: dy
+  const void* output = nullptr;              ///< W [head_size]: o
+  std::int64_t head_size = 0;
   double maximum = 0;
-  double sum = 0, delta = 0;  ///< W as double
+  double sum = 0;  ///< W as double
 };
 
 struct BackwardBody {
   void (*row)(const BackwardRow&);
   /// high = RN(x), low = RN(x - high) in bf16, n a multiple of 16.
   void (*split)(const float* x, std::int64_t n, bfloat16* high, bfloat16* low);
+  /// to = RN_T(sum scale), never -0; sum: W [n].
+  void (*finish)(const void* sum, std::int64_t n, double scale, void* to);
 };
 
 /// Null for the scalar target.

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "eadem/kernels/attention/backward.h"
+#include "eadem/kernels/elementwise/held.h"
+#include "eadem/kernels/elementwise/widen.h"
+#include "eadem/numerics/contraction.h"
 #include "eadem/numerics/elementary.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -59,7 +62,11 @@ void row(const BackwardRow& r) {
   const hn::ScalableTag<W> d;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   W *s = static_cast<W*>(r.s), *dp = static_cast<W*>(r.dp);
-  const W scale = static_cast<W>(r.options->scale), sum = static_cast<W>(r.sum), delta = static_cast<W>(r.delta);
+  const W scale = static_cast<W>(r.options->scale), sum = static_cast<W>(r.sum);
+  const T* cotangent = static_cast<const T*>(r.cotangent);
+  const W* output = static_cast<const W*>(r.output);
+  const W delta = numerics::contract<W>([&](std::int64_t i) { return numerics::widen(cotangent[i]); },
+                                        [&](std::int64_t i) { return output[i]; }, r.head_size);
   const auto clear = [&](W* row) {
     std::fill(row, row + r.lo, W{0});
     std::fill(row + r.hi, row + r.columns, W{0});
@@ -129,7 +136,28 @@ void split_bf16(const float* x, std::int64_t n, bfloat16* high, bfloat16* low) {
 }
 
 template <class T>
-constexpr BackwardBody kBackwardBody{row<T>, split_bf16};
+void finish(const void* sum, std::int64_t n, double scale, void* to) {
+  const auto* from = static_cast<const Wide<T>*>(sum);
+  auto* out = static_cast<T*>(to);
+  if constexpr (!Float16<T>) {
+    for (std::int64_t i = 0; i < n; ++i)
+      out[i] = numerics::canonical(static_cast<T>(static_cast<double>(from[i]) * scale)) + T{0};  // -0 + +0 = +0
+  } else {
+    constexpr std::int64_t kPiece = 64;
+    float held[kPiece];
+    for (std::int64_t first = 0; first < n; first += kPiece) {
+      const std::int64_t count = std::min(kPiece, n - first);
+      for (std::int64_t i = 0; i < count; ++i) held[i] = hold<T>(static_cast<double>(from[first + i]) * scale) + 0.0f;
+      if constexpr (std::same_as<T, bfloat16>)
+        widen_fns().narrow_bf16(held, out + first, static_cast<std::size_t>(count));
+      else
+        widen_fns().narrow_f16(held, out + first, static_cast<std::size_t>(count));
+    }
+  }
+}
+
+template <class T>
+constexpr BackwardBody kBackwardBody{row<T>, split_bf16, finish<T>};
 
 const BackwardBody* backward_body(DType dtype) {
   return visit_floating(dtype, []<class T>(std::type_identity<T>) { return &kBackwardBody<T>; });

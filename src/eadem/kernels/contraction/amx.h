@@ -42,6 +42,7 @@ Engine make_amx_engine() {
   Engine e = *pair_engine();
   e.name = "amx", e.target = Target::amx, e.form = &form;
   e.rows = e.columns = 2 * kTileRows;
+  e.a_step_bytes = 0;  // a row of packed tiles is not one run
   e.a_bytes = e.b_bytes =
       static_cast<std::size_t>(numerics::kBlockTerms / numerics::kStepTerms * 2 * kTileElements16) * 2;
   e.pack_a = &amx_pack_a, e.pack_b = &amx_pack_b;

@@ -73,7 +73,8 @@ class TaskRun {
         a_bytes_(aligned(engine.a_bytes)),
         b_bytes_(aligned(engine.b_bytes)),
         tile_bytes_(aligned(static_cast<std::size_t>(engine.rows * engine.columns * wide_))),
-        small_a_(static_cast<std::size_t>(group_)) {
+        together_(engine.a_step_bytes != 0 && problem.a.row == 1 && problem.a.term != 1 ? kTogether : 1),
+        small_a_(static_cast<std::size_t>(group_ * together_)) {
     const int levels = blocks_ <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks_ - 1)));
     group_levels_ = std::min(levels, std::countr_zero(static_cast<std::uint64_t>(engine.group)));
     const auto group = static_cast<std::size_t>(group_), panels = static_cast<std::size_t>(column_panels_);
@@ -82,8 +83,9 @@ class TaskRun {
     const std::size_t tiles = static_cast<std::size_t>(rows_.count) * panels;
     const std::size_t slots =
         static_cast<std::size_t>(group_levels_) + static_cast<std::size_t>(levels - group_levels_) * tiles;
-    a_ = task_memory(a_bytes_ * group + b_bytes + small_bytes + tile_bytes_ * (1 + slots));
-    b_ = a_ + a_bytes_ * group;
+    const std::size_t a_bytes = a_bytes_ * small_a_.size();
+    a_ = task_memory(a_bytes + b_bytes + small_bytes + tile_bytes_ * (1 + slots));
+    b_ = a_ + a_bytes;
     smallest_ = reinterpret_cast<Smallest*>(b_ + b_bytes);
     tile_ = b_ + b_bytes + small_bytes;
     slots_ = tile_ + tile_bytes_;
@@ -95,9 +97,8 @@ class TaskRun {
       for (std::int64_t g = 0; g < members; ++g) pack_columns(first + g, g);
       for (std::int64_t i = 0; i < rows_.count; ++i) {
         const auto rows = static_cast<int>(rows_.size(i));
-        for (std::int64_t g = 0; g < members; ++g)
-          small_a_[static_cast<std::size_t>(g)] =
-              e_.pack_a(rows_of(i, (first + g) * kBlockTerms), rows, terms_of(first + g), packed_a(g));
+        if (i % together_ == 0)
+          for (std::int64_t g = 0; g < members; ++g) pack_rows(first + g, g, i);
         for (std::int64_t j = 0; j < column_panels_; ++j) {
           prefetch_rows(i, j, first, first + members);
           for (std::int64_t g = 0; g < members; ++g) compute(first + g, g, i, j, rows);
@@ -114,8 +115,11 @@ class TaskRun {
   Operand rows_of(std::int64_t i, std::int64_t k) const {
     return {p_.a.data + ((t_.m0 + rows_.begin(i)) * p_.a.row + k * p_.a.term) * size_, p_.a.row, p_.a.term};
   }
-  // Member g of a group: its block of the current panel of a, its panels of b and what is known of their values.
-  std::byte* packed_a(std::int64_t g) const { return a_ + static_cast<std::size_t>(g) * a_bytes_; }
+  // Member g of a group: its block of panel i of a, its panels of b and what is known of their values.
+  std::size_t place_of(std::int64_t g, std::int64_t i) const {
+    return static_cast<std::size_t>(i % together_ * group_ + g);
+  }
+  std::byte* packed_a(std::int64_t g, std::int64_t i) const { return a_ + place_of(g, i) * a_bytes_; }
   std::byte* packed_b(std::int64_t g) const { return b_ + static_cast<std::size_t>(g * column_panels_) * b_bytes_; }
   Smallest* smallest_b(std::int64_t g) const { return smallest_ + g * column_panels_; }
 
@@ -133,6 +137,21 @@ class TaskRun {
     for (std::int64_t j = 0; e_.tile_any && j < column_panels_; ++j)
       smallest_b(g)[j] =
           p_.packed_b->smallest[static_cast<std::size_t>((t_.n0 / e_.columns + j) * p_.packed_b->blocks + block)];
+  }
+
+  // The panels of a from i on that are packed together. Where rows are adjacent in memory, a line of it holds a k of
+  // several panels: they take turns from step to step, while it is near.
+  void pack_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
+    const std::int64_t k = block * kBlockTerms, terms = terms_of(block), end = std::min(i + together_, rows_.count);
+    const std::int64_t step = together_ == 1 ? terms : kStepTerms;
+    for (std::int64_t at = 0; at < terms; at += step)
+      for (std::int64_t panel = i; panel < end; ++panel) {
+        const Smallest least =
+            e_.pack_a(rows_of(panel, k + at), static_cast<int>(rows_.size(panel)), std::min(step, terms - at),
+                      packed_a(g, panel) + static_cast<std::size_t>(at / kStepTerms) * e_.a_step_bytes);
+        Smallest& known = small_a_[place_of(g, panel)];
+        known = at == 0 ? least : std::min(known, least);
+      }
   }
 
   void prefetch(const std::byte* tile) const {
@@ -162,13 +181,13 @@ class TaskRun {
     const bool last = block + 1 == t_.block1;
     const int level = std::countr_one(before);  // where a carry comes to rest
     std::uint64_t pending = last ? before : before & ((std::uint64_t{1} << level) - 1);
-    const bool any = e_.tile_any && !normal_products(small_a_[static_cast<std::size_t>(g)], smallest_b(g)[j]);
+    const bool any = e_.tile_any && !normal_products(small_a_[place_of(g, i)], smallest_b(g)[j]);
     const std::byte* left = pending ? slot(std::countr_zero(pending), i, j) : nullptr;
     pending &= pending - 1;
     std::byte* const rest_place = last ? tile_ : slot(level, i, j);
     prefetch(left);
     for (std::uint64_t rest = pending; rest != 0; rest &= rest - 1) prefetch(slot(std::countr_zero(rest), i, j));
-    (any ? e_.tile_any : e_.tile)(packed_a(g), panel(block, g, j), rows, columns_of(j), terms_of(block), left,
+    (any ? e_.tile_any : e_.tile)(packed_a(g, i), panel(block, g, j), rows, columns_of(j), terms_of(block), left,
                                   pending ? tile_ : rest_place);
     for (; pending != 0; pending &= pending - 1)
       e_.add(slot(std::countr_zero(pending), i, j), tile_, (pending & (pending - 1)) ? tile_ : rest_place,
@@ -192,7 +211,9 @@ class TaskRun {
   const std::int64_t columns_, column_panels_, blocks_, group_;
   const std::int64_t size_, out_row_, out_column_, wide_;  // bytes
   const std::size_t a_bytes_, b_bytes_, tile_bytes_;
-  int group_levels_;  // slots below it serve whichever tile is at work
+  static constexpr std::int64_t kTogether = 4;
+  const std::int64_t together_;  // panels of a packed at once
+  int group_levels_;             // slots below it serve whichever tile is at work
   std::vector<Smallest> small_a_;
   std::byte *a_, *b_, *tile_, *slots_;
   Smallest* smallest_;

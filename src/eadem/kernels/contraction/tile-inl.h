@@ -271,6 +271,67 @@ class Least {
   hn::Vec<D> least_;
 };
 
+// The term that unit u of a step is; of a pair the one in the high half.
+template <class Op>
+constexpr std::int64_t TermOf(std::int64_t u) {
+  if constexpr (Op::kChains == 1)
+    return u;
+  else if constexpr (kUnitsArePairs<Op>)
+    return u % 8 * 4 + u / 8;
+  else
+    return u % 16 * 2 + u / 16;
+}
+
+// One step of at least four rows of a that are adjacent in memory: by squares of one 128-bit vector, each line of
+// memory read once. Units past `terms` become zeros.
+template <class Op>
+HWY_INLINE void PackStepOfColumns(const typename Op::Element* in, std::int64_t stride, int count, std::int64_t terms,
+                                  typename Op::Unit* out) {
+  using Unit = typename Op::Unit;
+  constexpr int kSide = static_cast<int>(16 / sizeof(Unit));
+  const hn::FixedTag<Unit, kSide> d;
+  const hn::Rebind<typename Op::Element, decltype(d)> de;
+  const hn::Repartition<std::uint64_t, decltype(d)> d64;
+  const auto load = [&](std::int64_t u, int first) HWY_ATTR {
+    const std::int64_t k = TermOf<Op>(u);
+    if (k >= terms) return hn::Zero(d);
+    const auto* at = in + k * stride + first;
+    if constexpr (kUnitsArePairs<Op>) {
+      const auto high = hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(de, at)));
+      return k + 2 < terms ? hn::Or(high, hn::PromoteTo(d, hn::LoadU(de, at + 2 * stride))) : high;
+    } else if constexpr (Op::kPairs) {
+      const hn::RebindToUnsigned<decltype(d)> du;
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(de, at))));
+    } else if constexpr (Op::kChains == 2) {
+      const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+      return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(at)));
+    } else {
+      return hn::LoadU(d, at);
+    }
+  };
+  for (int i = 0; i < count; i += kSide) {
+    const int first = std::min(i, count - kSide);  // the last square may overlap the one before
+    Unit* to = out + first * kUnitStride<Op>;
+    for (int u = 0; u < Op::kUnitsPerStep; u += kSide, to += kSide) {
+      if constexpr (kSide == 2) {
+        const auto a = load(u, first), b = load(u + 1, first);
+        hn::StoreU(hn::InterleaveLower(d, a, b), d, to);
+        hn::StoreU(hn::InterleaveUpper(d, a, b), d, to + kUnitStride<Op>);
+      } else {
+        const auto a = load(u, first), b = load(u + 1, first), c = load(u + 2, first), e = load(u + 3, first);
+        const auto ab0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
+        const auto ab2 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+        const auto ce0 = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
+        const auto ce2 = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab0, ce0)), d, to);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab0, ce0)), d, to + kUnitStride<Op>);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab2, ce2)), d, to + 2 * kUnitStride<Op>);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab2, ce2)), d, to + 3 * kUnitStride<Op>);
+      }
+    }
+  }
+}
+
 template <class Op>
 Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
   using Element = typename Op::Element;
@@ -278,7 +339,19 @@ Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
   auto* out = static_cast<typename Op::Unit*>(packed);
   const std::int64_t steps = (terms + kStepTerms - 1) / kStepTerms;
   [[maybe_unused]] Least least;
+  if (a.row == 1 && a.term != 1 && count >= 4) {
+    for (std::int64_t s = 0; s < steps; ++s)
+      PackStepOfColumns<Op>(base + s * kStepTerms * a.term, a.term, count, std::min(kStepTerms, terms - s * kStepTerms),
+                            out + s * Op::kUnitsPerStep);
+    if constexpr (Op::kChecked)
+      for (int i = 0; i < count; ++i) least.See(out + i * kUnitStride<Op>, steps * Op::kUnitsPerStep);
+    return Op::kChecked ? least.Value() : kNoneSmall;
+  }
   for (int i = 0; i < count; ++i, out += kUnitStride<Op>) {
+    if (i > 0 && a.row == 0) {  // a row repeated by its stride
+      std::copy_n(out - kUnitStride<Op>, steps * Op::kUnitsPerStep, out);
+      continue;
+    }
     const Element* row = base + i * a.row;
     if constexpr (Op::kChains == 1) {
       if (a.term == 1)
@@ -522,6 +595,7 @@ constexpr Engine MakeEngine(const char* name, DType dtype, const void* form) {
   e.name = name, e.target = kTarget, e.dtype = dtype, e.form = form;
   e.rows = kRows<Op>, e.columns = kColumns<Op>;
   e.a_bytes = kRows<Op> * kUnitStride<Op> * sizeof(typename Op::Unit);
+  e.a_step_bytes = Op::kUnitsPerStep * sizeof(typename Op::Unit);
   e.b_bytes = Op::kRowsPerStep * (kBlockTerms / kStepTerms) * kColumns<Op> * sizeof(typename Op::Row);
   e.pack_a = &PackA<Op>, e.pack_b = &PackB<Op>, e.tile = &AnyTile<Op>, e.add = &AddSums<Op>, e.finish = &Finish<Op>;
   return e;

@@ -104,12 +104,14 @@ struct OnHeld<numerics::Fma, R, R, R, R> {
     return hold<R>(numerics::detail::add_to_odd(a * b, c));
   }
 };
-/// The gate comes after the rounding, which may make a zero.
-template <class Operation, Float16 R>
+/// The gate comes after the rounding, which may make a zero. Selects only, as compilers do not vectorise "or".
+template <class Operation, FloatingElement R>
 struct OnHeld<numerics::Gated<Operation>, R, R, R> {
-  constexpr float operator()(float cotangent, float factor) const {
-    const float result = hold<R>(Operation{}(cotangent, factor));
-    return cotangent == 0 || result == 0 ? 0 : result;
+  constexpr Held<R> operator()(Held<R> cotangent, Held<R> factor) const {
+    Held<R> result = Operation{}(cotangent, factor);
+    if constexpr (Float16<R>) result = hold<R>(result);
+    result = result + Held<R>{0};  // -0 + +0 = +0
+    return cotangent == 0 ? 0 : result;
   }
 };
 template <Float16 R, class A>

@@ -21,25 +21,36 @@ GEMM_SHAPES = [
 OPS = ["exp", "tanh", "gelu", "silu", "add", "softmax", "layer_norm", "sum0", "sum1"]
 
 
-class Eadem:
-    """The worker process, asked over a pipe."""
+class Worker:
+    """A worker process, asked over a pipe."""
 
-    def __init__(self):
-        worker = ROOT / "build/bin/eadem_bench_worker"
-        if not worker.exists():
-            sys.exit(f"bench/peers/run: {worker} is missing; run make bench")
-        self.process = subprocess.Popen([worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, **request):
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        reply = json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"bench/peers/run: {request}: the worker ended")
+        reply = json.loads(line)
         if "error" in reply:
             sys.exit(f"bench/peers/run: {request}: {reply['error']}")
         return reply
 
     def seconds(self, budget, **request):
         return self.ask(seconds=budget, **request)["seconds"]
+
+
+def eadem_worker():
+    worker = ROOT / "build/bin/eadem_bench_worker"
+    if not worker.exists():
+        sys.exit(f"bench/peers/run: {worker} is missing; run make bench")
+    return Worker([worker])
+
+
+def jax_worker(threads):
+    return Worker([sys.executable, HERE / "jax_worker.py", str(threads)])
 
 
 def best_of(work, budget):
@@ -58,9 +69,13 @@ class Table:
 
     def measure(self, name, dtype, peer_name, eadem, peer, unit="s", amount=None, budget=0.15):
         """Runs both by turns; amount turns seconds into a rate."""
-        eadem(budget), best_of(peer, budget / 3)  # warm both up
-        return self.add(name, dtype, peer_name, [(eadem(budget), best_of(peer, budget)) for _ in range(ROUNDS)], unit,
-                        amount)
+        return self.measure_timed(name, dtype, peer_name, eadem, lambda budget: best_of(peer, budget), unit, amount,
+                                  budget)
+
+    def measure_timed(self, name, dtype, peer_name, eadem, peer, unit="s", amount=None, budget=0.15):
+        """As measure, for a peer that times itself."""
+        eadem(budget), peer(budget / 3)  # warm both up
+        return self.add(name, dtype, peer_name, [(eadem(budget), peer(budget)) for _ in range(ROUNDS)], unit, amount)
 
     def add(self, name, dtype, peer_name, pairs, unit, amount=None):
         """A row of (Eadem's, the peer's) seconds a round."""
@@ -206,6 +221,14 @@ def transforms(eadem, table):
         for key in ("eadem", "peer"):
             table.rows[-1][key] *= 1e3
 
+    jax = jax_worker(table.threads)
+
+    def against_jax(name, dtype, eadem_request, jax_work):
+        table.measure_timed(name, dtype, "jax.jit",
+                            lambda budget: eadem.seconds(budget, dtype=dtype, threads=table.threads, **eadem_request),
+                            lambda budget: jax.seconds(budget, work=jax_work, dtype=dtype), "ms")
+        milliseconds()
+
     def expression(x):
         return F.gelu(1.5 * x + 2) * torch.sigmoid(x)
 
@@ -218,6 +241,7 @@ def transforms(eadem, table):
                           lambda budget: eadem.seconds(budget, work="fused", dtype=dtype, rows=size, columns=size,
                                                        threads=table.threads), work, "ms")
             milliseconds()
+        against_jax("gelu(1.5x+2) sigmoid(x) 4096^2", dtype, dict(work="fused", rows=size, columns=size), "fused")
 
     for dtype in ("f32", "bf16"):
         # Eadem against itself: the loop written out is the peer.
@@ -225,6 +249,7 @@ def transforms(eadem, table):
                        for scan in (True, False)) for _ in range(ROUNDS)]
         table.add("48 layers, value+gradient: scan", dtype, "loop", pairs, "ms")
         milliseconds()
+        against_jax("48 layers, value+gradient: scan", dtype, dict(work="layers", scan=True), "layers")
 
     class Block(torch.nn.Module):
         def __init__(self):
@@ -254,6 +279,9 @@ def transforms(eadem, table):
                           lambda budget: eadem.seconds(budget, work="block", dtype=dtype, compiled=compiled,
                                                        threads=table.threads), work, "ms")
             milliseconds()
+        against_jax("block 4x256x512 forward+backward, compiled", dtype, dict(work="block", compiled=True), "block")
+    jax.process.stdin.close()
+    jax.process.wait()
 
 
 def number(value):
@@ -285,7 +313,7 @@ def machine():
 def versions():
     import importlib.metadata as metadata
     found = {}
-    for package in ("torch", "numpy", "llama-cpp-python"):
+    for package in ("torch", "jax", "numpy", "llama-cpp-python"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
@@ -305,7 +333,7 @@ def main():
     for work in arguments.work:
         if work not in works:
             parser.error(f"unknown work '{work}'; known: {' '.join(works)}")
-    eadem, rows, notes = Eadem(), [], []
+    eadem, rows, notes = eadem_worker(), [], []
     info = eadem.ask(work="info", dtype="f32", threads=2)
     print(f"{machine()['cpu']}, target {info['target']}: {info['fma_gflops']:.0f} GFLOP/s f32 FMA, "
           f"{info['read_gb_per_s']:.1f} GB/s read at 90 MiB (2 threads); peers {versions()}")

@@ -100,10 +100,10 @@ struct Approximation<Function::gelu> : Short {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V bounded = at_least(d, x, kWide<D> ? -kBeyond : -16), a = hn::Abs(x);
-    const auto tail = normal_tail(d, a, false);
-    const V lower = hn::Mul(tail.exponential, tail.half_erfcx);
-    const V phi = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), lower, hn::Sub(constant(d, 1), lower));
-    return hn::Mul(bounded, phi);
+    const auto tail = scaled_tail(d, a, false);
+    const V lower = hn::Mul(normal_exponential(d, a), tail.top);
+    const V top = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), lower, hn::Sub(tail.bottom, lower));
+    return hn::Mul(bounded, hn::Div(top, tail.bottom));
   }
 };
 template <>
@@ -165,18 +165,19 @@ struct Approximation<Function::gelu_tanh_derivative> : Full {
     return gated_derivative(d, bounded, v, w);
   }
 };
+// The terms of the difference err by at most 2^-48, so that nine bits may cancel.
 template <>
-struct Approximation<Function::gelu_derivative> : Full {
+struct Approximation<Function::gelu_derivative> : Short {
+  static constexpr int kFloatBits = 0;
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V a = at_most(d, hn::Abs(x), kBeyond);
-    const auto tail = normal_tail(d, a, true);
-    const V slope = hn::Mul(a, constant(d, 0x1.9884533d43651p-2));  // 1/sqrt(2 pi)
-    const V difference = hn::Sub(tail.half_erfcx, slope);
-    const V left =
-        unless_cancelled(d, hn::Mul(tail.exponential, difference), difference, hn::Add(tail.half_erfcx, slope));
-    const V right = hn::NegMulAdd(tail.exponential, difference, constant(d, 1));
-    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), left, right);
+    const auto tail = scaled_tail(d, a, true);
+    const V slope = hn::Mul(hn::Mul(a, constant(d, 0x1.9884533d43651p-2)), tail.bottom);  // 1/sqrt(2 pi)
+    const V difference = hn::Sub(tail.top, slope);
+    const V left = hn::Mul(normal_exponential(d, a), hn::Div(difference, tail.bottom));
+    const V known = unless_cancelled(d, left, difference, hn::Add(tail.top, slope), 0x1p-9);
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), known, hn::Sub(constant(d, 1), left));
   }
 };
 
@@ -300,9 +301,7 @@ struct Approximation<Function::erf> : Full {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V a = hn::Abs(x), z = hn::Mul(x, x), one = constant(d, 1);
-    const V half_tail =
-        hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), half_erfcx_of(d, at_most(d, a, 11), true));
-    const V tail = hn::Add(half_tail, half_tail);
+    const V half_tail = half_erfc(d, a, z), tail = hn::Add(half_tail, half_tail);
     const V small = hn::Mul(a, horner(d, at_most(d, z, 1), poly::kErf));
     return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, hn::Sub(one, tail)), x);
   }
@@ -312,9 +311,7 @@ struct Approximation<Function::erfc> : Full {
   template <class D, class V>
   static HWY_INLINE V of(D d, V x) {
     const V a = hn::Abs(x), z = hn::Mul(x, x), one = constant(d, 1);
-    const V half_tail =
-        hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), half_erfcx_of(d, at_most(d, a, 11), true));
-    const V tail = hn::Add(half_tail, half_tail);
+    const V half_tail = half_erfc(d, a, z), tail = hn::Add(half_tail, half_tail);
     const V small = hn::NegMulAdd(x, horner(d, at_most(d, z, 1), poly::kErf), one);
     const V large = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(constant(d, 2), tail), tail);
     return hn::IfThenElse(hn::Lt(a, constant(d, 0.5)), small, large);

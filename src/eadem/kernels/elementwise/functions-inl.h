@@ -142,21 +142,6 @@ HWY_INLINE V log1p_of(D d, V f) {
   return log1p_of(d, f, hn::Add(f, constant(d, 1)));
 }
 
-// exp(t^2) erfc(t) / 2 for 0 <= t <= 11.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V half_erfcx_of(D d, V t, bool full) {
-  // One division for s = (t - 2)/(t + 2) and the 1/(1 + 2 t) that the polynomial is scaled by.
-  const V w = hn::MulAdd(t, constant(d, 2), constant(d, 1)), t2 = hn::Add(t, constant(d, 2));
-  const V inverse = hn::Div(constant(d, 0.5), hn::Mul(t2, w));
-  const V s = hn::Mul(hn::Sub(w, constant(d, 5)), hn::Mul(inverse, w));
-  V p;
-  if constexpr (kWide<D>)
-    p = full ? horner(d, s, poly::kErfcx) : horner(d, s, poly::kErfcxShort);
-  else
-    p = horner(d, s, poly::kErfcxFloat);
-  return hn::Mul(p, hn::Mul(inverse, t2));
-}
-
 template <class V>
 struct SinCos {
   V sin, cos;
@@ -200,22 +185,37 @@ HWY_INLINE V atan_of(D d, V num, V den) {
   return hn::MulAdd(t, hn::MulAdd(z, horner(d, z, poly::kAtan), constant(d, 1)), base);
 }
 
-// Where terms of total size `magnitude` cancel to less than a sixteenth, digits are lost: unknown.
+// Where terms of total size `magnitude` cancel to less than `least` of it, digits are lost: unknown.
 template <class D, class V>
-HWY_INLINE V unless_cancelled(D d, V y, V sum, V magnitude) {
-  return hn::IfThenElse(hn::Lt(hn::Abs(sum), hn::Mul(magnitude, constant(d, 0.0625))), unknown(d), y);
+HWY_INLINE V unless_cancelled(D d, V y, V sum, V magnitude, double least) {
+  return hn::IfThenElse(hn::Lt(hn::Abs(sum), hn::Mul(magnitude, constant(d, least))), unknown(d), y);
 }
 
-// The normal distribution's tail: Phi(-a) for a >= 0, and its factors exp(-a^2/2) and exp(t^2) erfc(t) / 2.
+// The normal distribution's tail beyond a >= 0: Phi(-a) = exp(-a^2/2) top / bottom. Nothing cancels in these.
 template <class V>
-struct NormalTail {
-  V exponential, half_erfcx;
+struct ScaledTail {
+  V top, bottom;
 };
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE NormalTail<V> normal_tail(D d, V a, bool full) {
-  const V half_square = hn::Mul(hn::Mul(a, a), constant(d, -0.5));
-  const V t = at_most(d, hn::Mul(a, constant(d, 0x1.6a09e667f3bcdp-1)), 11);
-  return {exp_of(d, at_least(d, half_square, -kRoom<D>), full), half_erfcx_of(d, t, full)};
+HWY_INLINE ScaledTail<V> scaled_tail(D d, V a, bool full) {
+  const V x = at_most(d, a, 15.6);
+  if constexpr (!kWide<D>)
+    return {horner(d, x, poly::kTailFloatTop), horner(d, x, poly::kTailFloatBottom)};
+  else if (full)
+    return {horner(d, x, poly::kTailTop), horner(d, x, poly::kTailBottom)};
+  else
+    return {horner(d, x, poly::kTailShortTop), horner(d, x, poly::kTailShortBottom)};
+}
+// exp(-a^2/2).
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V normal_exponential(D d, V a) {
+  return exp_of(d, at_least(d, hn::Mul(hn::Mul(a, a), constant(d, -0.5)), -kRoom<D>), false);
+}
+// erfc(a) / 2 for a >= 0, z = a^2.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V half_erfc(D d, V a, V z) {
+  const auto tail = scaled_tail(d, hn::Mul(a, constant(d, 0x1.6a09e667f3bcdp0)), true);
+  return hn::Mul(exp_of(d, at_least(d, hn::Neg(z), -kBeyond)), hn::Div(tail.top, tail.bottom));
 }
 
 // 2 sqrt(2/pi) and 0.044715 times it: gelu_tanh(x) = x sigmoid(A x + B x^3).
@@ -228,7 +228,7 @@ HWY_INLINE V gated_derivative(D d, V x, V v, V w) {
   const auto right = hn::Ge(x, hn::Zero(d));
   const V top = hn::IfThenElse(right, hn::MulAdd(e, hn::Add(one, w), one), hn::Add(e1, w));
   const V factor = hn::Div(hn::IfThenElse(right, one, e), hn::Mul(e1, e1));
-  return unless_cancelled(d, hn::Mul(top, factor), top, hn::IfThenElse(right, one, hn::Sub(e1, w)));
+  return unless_cancelled(d, hn::Mul(top, factor), top, hn::IfThenElse(right, one, hn::Sub(e1, w)), 0x1p-4);
 }
 
 #endif

@@ -41,26 +41,25 @@ inline constexpr double kErf[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e6p-2,
                                   0x1.f9a321d5b8e1ep-14,  -0x1.f4d1e3183f7aep-17, 0x1.b9df224ca4b97p-20,
                                   -0x1.5f1ecb6f0764cp-23, 0x1.f7b4bf3b13964p-27,  -0x1.389d4f2641625p-30,
                                   0x1.05ffd737fb32ep-34};
-// exp(t^2) erfc(t) = p(s) / (1 + 2 t), s = (t - 2) / (t + 2), 0 <= t <= 11.
-// 2^-50.5
-inline constexpr double kErfcx[] = {0x1.46e80e2277953p+0,   -0x1.7bf5ec170066fp-4,  -0x1.5407bebf31fedp-3,
-                                    0x1.4ffa1e14e268cp-3,   -0x1.bc2b9561f2699p-5,  -0x1.0742340337f6fp-7,
-                                    0x1.1dd2ecb9a7495p-7,   0x1.4d461c7a2c9dep-10,  -0x1.7de53330a36e2p-10,
-                                    -0x1.dc692d0f50dfdp-12, 0x1.b0cd084e6d94dp-13,  0x1.3cc24ba722102p-13,
-                                    -0x1.9fab047b30888p-20, -0x1.31ccff26f8605p-15, -0x1.c1452f311d662p-17,
-                                    0x1.01c0d682058bcp-18,  0x1.552482b71a346p-18,  0x1.4601763d4c4ddp-20,
-                                    -0x1.66aecae1d9a40p-21, -0x1.0fd6a95411d4ap-21, -0x1.b363c02042d58p-24};
-// 2^-40.5
-inline constexpr double kErfcxShort[] = {0x1.46e80e22778e2p+0,   -0x1.7bf5ec15f131fp-4,  -0x1.5407bebef7a9cp-3,
-                                         0x1.4ffa1df00ea5ap-3,   -0x1.bc2b95a8c653ep-5,  -0x1.0742055844734p-7,
-                                         0x1.1dd30abb88ba3p-7,   0x1.4d38f7b7e8016p-10,  -0x1.7df027bd7daffp-10,
-                                         -0x1.db753cd7d15bcp-12, 0x1.b2cc65213b079p-13,  0x1.3816cb4fc142cp-13,
-                                         -0x1.2e20867e90026p-18, -0x1.1c4cb4bcf798fp-15, -0x1.207b59fd6cc7dp-17,
-                                         0x1.bfd8c2a65bf61p-19,  0x1.9ade840b27c7fp-20};
-// 2^-24.7
-inline constexpr float kErfcxFloat[] = {0x1.46e80e0000000p+0f,  -0x1.7bf6200000000p-4f, -0x1.5407d00000000p-3f,
-                                        0x1.4ffcc00000000p-3f,  -0x1.bc1aba0000000p-5f, -0x1.08546a0000000p-7f,
-                                        0x1.1b84a60000000p-7f,  0x1.5d17e60000000p-10f, -0x1.46d7200000000p-10f,
-                                        -0x1.b419860000000p-12f};
+// exp(a^2/2) Phi(-a) = top(a) / bottom(a), Phi the normal distribution, 0 <= a <= 15.6.
+// 2^-52.0
+inline constexpr double kTailTop[] = {0x1.0000000000001p-1,  0x1.6136de7af7b63p-1,  0x1.e34a173f0290dp-2,
+                                      0x1.9f58d00990210p-3,  0x1.e4af8aaeee8c4p-5,  0x1.8778941ecaf2ep-7,
+                                      0x1.abbe85618d7b2p-10, 0x1.22ac91fe65187p-13, 0x1.7cf1745a6f32ep-18};
+inline constexpr double kTailBottom[] = {
+    0x1.0000000000000p+0, 0x1.16bc840cccba2p+1, 0x1.1738c8f4e7f82p+1, 0x1.52c2922d5d63dp+0,  0x1.1341ec63ffdb2p-1,
+    0x1.380cbeae2eb2ep-3, 0x1.f054186ffce99p-6, 0x1.0cfb3f5d7bf67p-8, 0x1.6c4e53b35fa62p-12, 0x1.dd710477783e7p-17};
+// 2^-39.4
+inline constexpr double kTailShortTop[] = {0x1.00000000017a4p-1, 0x1.25bc6c4b2d46fp-1, 0x1.4afe46c66fcd1p-2,
+                                           0x1.c105d427002bap-4, 0x1.7ed78191ba52ep-6, 0x1.85ff4092de66bp-9,
+                                           0x1.797ba3c27af42p-13};
+inline constexpr double kTailShortBottom[] = {0x1.0000000000000p+0, 0x1.f1fe95ea837a9p+0, 0x1.b2d6b76538ae8p+0,
+                                              0x1.bc55f41764d42p-1, 0x1.21063f30d0c64p-2, 0x1.e384109a93066p-5,
+                                              0x1.e8ca047828b94p-8, 0x1.d91accbf3abcep-12};
+// 2^-27.1
+inline constexpr float kTailFloatTop[] = {0x1.0000000000000p-1f, 0x1.c2f89c0000000p-2f, 0x1.7a793a0000000p-3f,
+                                          0x1.5134b40000000p-5f, 0x1.12f1da0000000p-8f};
+inline constexpr float kTailFloatBottom[] = {0x1.0000000000000p+0f, 0x1.adbe800000000p+0f, 0x1.3580d20000000p+0f,
+                                             0x1.e4f9380000000p-2f, 0x1.a6a6020000000p-4f, 0x1.5896b80000000p-7f};
 
 }  // namespace eadem::kernels::polynomials

@@ -66,7 +66,7 @@ test-all: test  ## everything: clang, every sanitizer on every test, the full si
 	  $(NINJA) -C build/$$build -j $(JOBS); \
 	  $(CTEST) --test-dir build/$$build -L quick -j $(JOBS) --output-on-failure --no-label-summary; \
 	done
-	@$(CTEST) --test-dir build -j $(JOBS) --output-on-failure --no-label-summary
+	@EADEM_RANDOM_PROGRAMS=10000 $(CTEST) --test-dir build -j $(JOBS) --output-on-failure --no-label-summary
 
 prove: configure  ## every elementary function over every input, against MPFR
 	@scripts/prove --threads $(JOBS)

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "eadem/array/rules.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/transforms/compile.h"
+#include "eadem/transforms/control.h"
 #include "tests/support/bits.h"
 
 namespace eadem {
@@ -175,6 +179,53 @@ TEST(TransformErrors, AfterAnErrorNothingIsTracing) {
   EXPECT_FALSE((kVector + 1.0).traced());
 }
 
+// Rules that give an operand a cotangent of another type than its own.
+void double_cotangent(Vjp& g) {
+  g.add(0, convert(g.ct(), DType::f64));
+}
+void scalar_cotangent(Vjp& g) {
+  g.add(0, total(g.ct()));
+}
+void window_outside(Vjp& g) {
+  g.add_window(0, g.ct(), 0, 1);
+}
+TEST(TransformErrors, ARuleThatGivesAnotherType) {
+  Primitive broken = prim::sin;
+  const auto gradient = [&](void (*rule)(Vjp&)) {
+    broken.vjp = rule;
+    return message_of<TypeError>([&] { grad([&](const Array& x) { return total(apply(broken, {x})); })(kVector); });
+  };
+  expect_all_in(gradient(double_cotangent), {"rule of sin", "f64[3]", "f32[3]"});
+  expect_all_in(gradient(scalar_cotangent), {"rule of sin", "f32[]", "f32[3]"});
+  expect_all_in(gradient(window_outside), {"rule of sin", "f32[3]"});
+}
+
+TEST(Programs, NumbersAreReadExactly) {
+  const double numbers[] = {0.1, -0.0, 1e300, 5e-324, -0x1.8p-1070, HUGE_VAL, -HUGE_VAL, 3};
+  const Array x = Array::from(std::vector<double>(std::begin(numbers), std::end(numbers)), {8});
+  const Traced traced = trace("test", {x.type()}, [&](const Arrays& in) { return Arrays{layer_norm(in[0] + x, 0.1)}; });
+  EXPECT_TRUE(parse_program(print(*traced.program), catalog()) == *traced.program);
+  const std::string_view decimal = "{ inputs; %0:f64[3] = literal[value=f64[3]{-0.1,1e-3,25}] outputs %0 }";
+  expect_same(replay(parse_program(decimal, catalog()), {}), Arrays{Array::from<double>({-0.1, 1e-3, 25})});
+}
+
+TEST(Programs, NestAsDeepToPrintAsToParse) {
+  const auto nested = [](int depth) {
+    ProgramRef inner = trace("test", {kVector.type()}, [](const Arrays& in) { return Arrays{sin(in[0])}; }).program;
+    for (int i = 1; i < depth; ++i) {
+      Program level;
+      level.inputs = {level.add_value(kVector.type())};
+      level.outputs = level.add_equation(prim::remat, level.inputs,
+                                         std::make_shared<RematAttribute>(RematAttribute{inner}), {kVector.type()});
+      inner = std::make_shared<const Program>(std::move(level));
+    }
+    return inner;
+  };
+  const ProgramRef deep = nested(kMaxProgramDepth);
+  EXPECT_TRUE(parse_program(print(*deep), catalog()) == *deep);
+  expect_all_in(message_of<ValueError>([&] { print(*nested(kMaxProgramDepth + 1)); }), {"nest deeper than"});
+}
+
 TEST(ParseErrors, AreNamedByPlace) {
   const auto message = [](std::string_view text) { return message_of<Error>([&] { parse_program(text, catalog()); }); };
   expect_all_in(message(""), {"'{'"});
@@ -188,6 +239,11 @@ TEST(ParseErrors, AreNamedByPlace) {
   expect_all_in(message("{ inputs %0:f32[2]; outputs %0 } more"), {"end of the text"});
   expect_all_in(message("{ inputs %0:f32[2]; %1:f32[] = sum[axes=[0 %0 outputs %1 }"), {"closing bracket"});
   expect_all_in(message("{ inputs %0:f32[2]; %1:f32[] = sum[axes=[7]] %0 outputs %1 }"), {"sum"});
+  expect_all_in(message("{ inputs; %0:bf16[1] = literal[value=bf16[1]{nan:17fc1}] outputs %0 }"), {"nan:17fc1"});
+  expect_all_in(message("{ inputs; %0:f32[1] = literal[value=f32[1]{1,5}] outputs %0 }"), {"1 values"});
+  for (const std::string_view number : {"--1", "0x", "-", "1e999", "0x1p", "1.5x", ""})
+    expect_all_in(message(fmt::format("{{ inputs; %0:f64[1] = literal[value=f64[1]{{{}}}] outputs %0 }}", number)),
+                  {number.empty() ? "1 values" : number});
 }
 
 }  // namespace

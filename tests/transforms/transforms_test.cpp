@@ -53,6 +53,18 @@ TEST(Jvp, GoesThroughLoops) {
   expect_same(directions.second, Array::from<float>({1, 1, 2, 6}));
 }
 
+TEST(Jvp, OfOneArgumentThatIsAPair) {
+  const Array x = random(1, {4}), y = random(2, {4});
+  const auto f = [](const std::pair<Array, Array>& in) { return in.first * in.second; };
+  const auto g = [](const std::tuple<Array, Array, Array>& in) { return std::get<0>(in) * std::get<2>(in); };
+  const auto separate = [](const Array& a, const Array& b) { return a * b; };
+  const auto expected = jvp(separate, std::tuple(x, y), std::tuple(y, x));
+  // std::tuple(pair) is a tuple of the pair's two arrays.
+  expect_same(jvp(f, std::tuple(std::pair(x, y)), std::tuple(std::pair(y, x))), expected);
+  expect_same(jvp(f, std::make_tuple(std::pair(x, y)), std::make_tuple(std::pair(y, x))), expected);
+  expect_same(jvp(g, std::tuple(std::tuple(x, x, y)), std::tuple(std::tuple(y, y, x))), expected);
+}
+
 TEST(Vjp, MayBeCalledAgain) {
   const Array x = random(3, {3});
   const auto [value, pull] = vjp([](const Array& a) { return a * a; }, x);
@@ -130,6 +142,105 @@ TEST(Vmap, OfCondTakesEachRowsBranch) {
     expect_same(contiguous(squeeze(slice_axis(y, 0, {i, i + 1}), 0)), f(squeeze(slice_axis(x, 0, {i, i + 1}), 0)));
   const Array gradients = vmap(grad(f))(x);
   expect_same(gradients, Array::from<float>({-2, 0.5f, -6, 0.25f}));
+}
+
+int count_of(const Program& program, const Primitive& primitive) {
+  int count = 0;
+  for (const Equation& equation : program.equations) {
+    count += equation.primitive == &primitive;
+    if (equation.attributes)
+      for (const ProgramRef& inner : equation.primitive->attributes->programs(equation.attributes.get()))
+        count += count_of(*inner, primitive);
+  }
+  return count;
+}
+template <class F>
+void expect_rows_of_one_loop(const F& f, const Array& x) {
+  const Array y = vmap(f)(x);
+  for (std::int64_t i = 0; i < x.shape()[0]; ++i)
+    expect_same(contiguous(squeeze(slice_axis(y, 0, {i, i + 1}), 0)), f(squeeze(slice_axis(x, 0, {i, i + 1}), 0)));
+  const Traced traced = trace("test", {x.type()}, [&](const Arrays& in) { return Arrays{vmap(f)(in[0])}; });
+  EXPECT_EQ(count_of(*traced.program, prim::while_loop), 1);
+  EXPECT_EQ(count_of(*traced.program, prim::scan), 0);
+  expect_same(compile(vmap(f))(x), y);
+}
+TEST(Vmap, OfWhileLoopIsOneLoop) {
+  // Rows end at different times; those that have ended would overflow or become NaN if they went on.
+  const Array starts = Array::from<float>({3, -0.0f, 1e30f, 99, 5e-3f, -7, 100});
+  expect_rows_of_one_loop(
+      [](const Array& x) {
+        return while_loop([](const Array& c) { return less(c * c, full({}, 1e4)); },
+                          [](const Array& c) { return (c - full({}, 1)) * 1e9 / (c - c * 1e-30); }, x);
+      },
+      starts);
+  // A condition that no row decides, on a carry that has no batch; the other gets one in the first iteration.
+  using Carry = std::tuple<Array, Array, Array>;
+  expect_rows_of_one_loop(
+      [](const Array& x) {
+        return std::get<1>(while_loop([](const Carry& c) { return less(std::get<0>(c), full({}, 6, DType::i64)); },
+                                      [&](const Carry& c) {
+                                        const auto& [i, a, k] = c;
+                                        return Carry(i + full({}, 1, DType::i64), sin(a * x) + k, k);
+                                      },
+                                      Carry(zeros({}, DType::i64), full({3}, 2), full({3}, 0.5))));
+      },
+      random(3, {4, 3}));
+  // Constants of the condition that have the batch, integers and flags in the carry.
+  using Two = std::pair<Array, Array>;
+  expect_rows_of_one_loop(
+      [](const Array& x) {
+        return convert(
+            while_loop(
+                [&](const Two& c) { return bitwise_and(less(convert(c.first, DType::f32), total(x)), c.second); },
+                [](const Two& c) {
+                  return Two(c.first + full({}, 1, DType::i64), less(c.first, full({}, 5, DType::i64)));
+                },
+                Two(zeros({}, DType::i64), ones({}, DType::boolean)))
+                .first,
+            DType::f32);
+      },
+      random(4, {5, 3}) * 3.0);
+  const auto none = [](const Array& x) {
+    return while_loop([](const Array& c) { return less(c, full({}, 9)); }, [](const Array& c) { return c + 1.0; }, x);
+  };
+  EXPECT_EQ(vmap(none)(zeros({0})).shape(), (Shape{0}));
+  // Loops in loops.
+  const Array grid = random(5, {2, 3}), both = vmap(vmap(none))(grid);
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_EQ(contiguous(both).data<float>()[i],
+              none(Array::scalar(static_cast<double>(grid.data<float>()[i]), DType::f32)).item<float>());
+}
+TEST(Vmap, OfCustomVjpBatchesItsRules) {
+  const auto f = custom_vjp([](const Array& x, const Array& w) { return sin(x) * w; },
+                            [](const Array& x, const Array& w) { return std::pair(sin(x) * w, std::pair(x, w)); },
+                            [](const std::pair<Array, Array>& kept, const Array& ct) {
+                              return std::tuple(ct * cos(kept.first) * 3.0, ct * kept.second * 0.25);
+                            });
+  const Array xs = random(6, {4, 3}), w = random(7, {3});
+  const auto of_row = [&](const Array& x, const Array& v) {
+    return value_and_grad([&](const std::pair<Array, Array>& in) { return total(f(in.first, in.second)); })(
+        std::pair(x, v));
+  };
+  const auto batched = vmap(of_row, {0, std::nullopt})(xs, w);
+  std::vector<Array> values, of_x, of_w;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const auto [value, gradient] = of_row(squeeze(slice_axis(xs, 0, {i, i + 1}), 0), w);
+    values.push_back(value);
+    of_x.push_back(gradient.first);
+    of_w.push_back(gradient.second);
+  }
+  expect_same(batched, std::pair(stack(values), std::pair(stack(of_x), stack(of_w))));
+  // The gradient of a batch: the rules' contributions, the shared operand's summed over the rows.
+  const auto whole = grad([&](const std::pair<Array, Array>& in) {
+    return total(vmap(f, {0, std::nullopt})(in.first, in.second));
+  })(std::pair(xs, w));
+  expect_same(whole.first, stack(of_x));
+  expect_same(whole.second, sum(stack(of_w), {0}));
+  const Traced traced = trace("test", {xs.type(), w.type()}, [&](const Arrays& in) {
+    return Arrays{vmap(f, {0, std::nullopt})(in[0], in[1])};
+  });
+  EXPECT_EQ(count_of(*traced.program, prim::scan), 0);
+  EXPECT_EQ(count_of(*traced.program, prim::custom_vjp), 1);
 }
 
 TEST(Cond, ClampsEveryIndex) {

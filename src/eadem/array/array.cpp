@@ -15,7 +15,13 @@ Array::Array(BufferRef buffer, const TensorView& view) : buffer_(std::move(buffe
 Array::Array(std::shared_ptr<const TraceMark> trace, std::int32_t id, const TensorType& type)
     : view_{nullptr, type.dtype, type.shape, contiguous_strides(type.shape)}, trace_(std::move(trace)), id_(id) {}
 
+Array Array::donated(const TensorType& type, std::string who) {
+  return Array(std::make_shared<const TraceMark>(TraceMark{std::move(who), nullptr, true}), -1, type);
+}
+
 void Array::refuse_traced() const {
+  if (trace_->donated)
+    fail<ValueError>("[array] a value of type {} is used after its memory was donated to {}", type(), trace_->who);
   if (trace_->open)
     fail<ValueError>("[array] a value of type {} was read while {} is tracing: it has no elements yet", type(),
                      trace_->who);

@@ -12,10 +12,12 @@
 namespace eadem {
 
 class Trace;
-/// What remains of a trace in the arrays that it made: who traced, and the trace while it is open.
+/// What remains of a trace in the arrays that it made: who traced, and the trace while it is open. Or of a call in the
+/// arrays whose memory was donated to it: who took it.
 struct TraceMark {
   std::string who;
   Trace* open = nullptr;
+  bool donated = false;
 };
 
 /// An immutable array: a dtype, a shape and a strided window on counted memory. Copies share the memory. Inside a
@@ -43,6 +45,8 @@ class Array {
   }
   /// A scalar (shape []) of the given dtype, rounded once from the double.
   static Array scalar(double value, DType dtype);
+  /// What is left of an array whose memory was given away to `who`: reading it throws ValueError.
+  static Array donated(const TensorType& type, std::string who);
 
   DType dtype() const { return view_.dtype; }
   const Shape& shape() const { return view_.shape; }

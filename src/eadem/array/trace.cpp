@@ -40,6 +40,7 @@ Array Trace::input(const TensorType& type) {
 ValueId Trace::id_of(const Array& array) {
   if (array.trace_ == mark_) return array.id_;
   if (array.trace_) {
+    if (array.trace_->donated) array.refuse_traced();
     const Trace* from = outer_;
     while (from && from->mark_ != array.trace_) from = from->outer_;
     if (!from) {

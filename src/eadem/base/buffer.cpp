@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include "eadem/base/allocations.h"
 #include "eadem/base/memory.h"
 
 namespace eadem {
@@ -86,6 +87,15 @@ class BlockCache {
 thread_local constinit bool BlockCache::closed = false;
 thread_local BlockCache cache;
 
+std::atomic<std::int64_t> live = 0, peak = 0;
+
+void count(std::int64_t bytes) {
+  const std::int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t most = peak.load(std::memory_order_relaxed);
+  while (now > most && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
 std::size_t capacity_for(std::size_t bytes) {
   std::size_t power = kAlignment;
   while (power < bytes) power <<= 1;
@@ -95,6 +105,16 @@ std::size_t capacity_for(std::size_t bytes) {
 }
 
 }  // namespace
+
+std::int64_t live_bytes() {
+  return live.load(std::memory_order_relaxed);
+}
+std::int64_t peak_bytes() {
+  return peak.load(std::memory_order_relaxed);
+}
+void reset_peak_bytes() {
+  peak.store(live.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
 
 BufferRef Buffer::allocate(std::size_t bytes) {
   if (bytes > (std::size_t{1} << 62)) throw std::bad_alloc();
@@ -109,6 +129,7 @@ BufferRef Buffer::allocate(std::size_t bytes) {
   buffer->data_ = data;
   buffer->size_ = bytes;
   buffer->capacity_ = capacity;
+  count(static_cast<std::int64_t>(bytes));
   fill_with_poison(data, capacity);
   return reference;
 }
@@ -126,6 +147,7 @@ Buffer::~Buffer() {
 }
 
 void Buffer::release(Buffer* buffer) {
+  if (buffer->capacity_ != 0) live.fetch_sub(static_cast<std::int64_t>(buffer->size_), std::memory_order_relaxed);
   if (buffer->capacity_ != 0 && !cache.keep(buffer->data_, buffer->capacity_))
     free_block(buffer->data_, buffer->capacity_);
   delete buffer;

@@ -44,8 +44,8 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  /// Whether this is the only reference, so that the memory may be overwritten (donation).
-  bool unique() const { return references_.load(std::memory_order_acquire) == 1; }
+  /// Whether this is the only reference to memory of our own, so that it may be overwritten (donation).
+  bool unique() const { return capacity_ != 0 && references_.load(std::memory_order_acquire) == 1; }
 
   /// The prepared (packed) form of the operand `view`, which lies in this buffer: made by `make` at the first call,
   /// kept with the buffer and shared by all later calls with equal form, offset, dtype, shape and strides.

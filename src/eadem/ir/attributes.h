@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -72,6 +71,10 @@ inline std::string print_value(std::int64_t value) {
 inline std::string print_value(double value) {
   return fmt::format("{:a}", value);
 }
+// A name: without spaces, commas or brackets, as the primitive's infer must check.
+inline std::string print_value(const std::string& value) {
+  return value;
+}
 inline std::string print_value(DType value) {
   return std::string(name_of(value));
 }
@@ -105,11 +108,9 @@ inline void parse_value(std::string_view text, std::int64_t& value, Catalog) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) refuse_value(text, "an integer");
 }
-inline void parse_value(std::string_view text, double& value, Catalog) {
-  const std::string copy(text);
-  char* end = nullptr;
-  value = std::strtod(copy.c_str(), &end);
-  if (copy.empty() || *end) refuse_value(text, "a number");
+void parse_value(std::string_view text, double& value, Catalog);
+inline void parse_value(std::string_view text, std::string& value, Catalog) {
+  value = text;
 }
 inline void parse_value(std::string_view text, DType& value, Catalog) {
   const std::optional<DType> named = dtype_named(text);

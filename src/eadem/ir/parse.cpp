@@ -10,8 +10,9 @@
 namespace eadem {
 namespace {
 
-// Brackets inside brackets, and programs inside programs, at most: more is a mistake or an attack.
-constexpr int kMaxDepth = 64;
+// Brackets inside brackets: a program of a list of an attribute is three, and inside the innermost are shapes. More is
+// a mistake or an attack.
+constexpr int kMaxDepth = 3 * kMaxProgramDepth + 8;
 
 [[noreturn]] void refuse_depth() {
   fail<ValueError>("[parse] brackets nest deeper than {}", kMaxDepth);
@@ -149,7 +150,7 @@ T parse_element(std::string_view text, Catalog catalog) {
       const auto [end, error] = std::from_chars(text.data() + 4, text.data() + text.size(), bits, 16);
       T value;
       std::memcpy(static_cast<void*>(&value), &bits, sizeof value);
-      if (error != std::errc() || end != text.data() + text.size() ||
+      if (error != std::errc() || end != text.data() + text.size() || bits >> (8 * sizeof value - 1) > 1 ||  // too wide
           numerics::to_double(value) == numerics::to_double(value))
         detail::refuse_value(text, "the bits of a NaN");
       return value;
@@ -181,6 +182,20 @@ std::size_t detail::value_length(std::string_view text, char separator) {
     if (depth == 0 && c == separator) return i;
   }
   return text.size();
+}
+
+// Not by strtod, whose decimal point is the C locale's.
+void detail::parse_value(std::string_view text, double& value, Catalog) {
+  std::string_view digits = text;
+  const bool negative = digits.starts_with('-');
+  if (negative) digits.remove_prefix(1);
+  const bool hexadecimal = digits.starts_with("0x");
+  if (hexadecimal) digits.remove_prefix(2);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value,
+                                            hexadecimal ? std::chars_format::hex : std::chars_format::general);
+  if (digits.starts_with('-') || error != std::errc() || end != digits.data() + digits.size())
+    refuse_value(text, "a number");
+  if (negative) value = -value;
 }
 
 void detail::parse_value(std::string_view text, Shape& value, Catalog catalog) {

@@ -58,6 +58,12 @@ std::string print_types(std::span<const TensorType> types) {
 }
 
 std::string print(const Program& program) {
+  static thread_local int depth = 0;
+  struct Nesting {
+    Nesting() { ++depth; }
+    ~Nesting() { --depth; }
+  } const nesting;
+  if (depth > kMaxProgramDepth) fail<ValueError>("[print] programs nest deeper than {}", kMaxProgramDepth);
   std::string text = "{ inputs";
   for (const ValueId id : program.inputs) text += fmt::format(" %{}:{}", id, program.type(id));
   text += ";";

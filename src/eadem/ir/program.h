@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,6 +30,7 @@ class PreparedProgram {
   PreparedProgram(const PreparedProgram&) {}
   PreparedProgram& operator=(const PreparedProgram&) {
     made_.reset();
+    memos_.clear();
     return *this;
   }
   /// What `make` made of the program at the first call.
@@ -37,10 +39,24 @@ class PreparedProgram {
     if (!made_) made_ = make(program);
     return made_;
   }
+  /// What `make` made under this key at the first call: a transform's view of the program, which programs around it
+  /// ask for again and again. A key names the type T, too.
+  template <class T, class Make>
+  std::shared_ptr<const T> memo(const std::string& key, Make&& make) const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = memos_.find(key); known != memos_.end())
+        return std::static_pointer_cast<const T>(known->second);
+    }
+    std::shared_ptr<const T> fresh = make();  // outside of the lock: it may look into other programs
+    const std::lock_guard lock(mutex_);
+    return std::static_pointer_cast<const T>(memos_.try_emplace(key, fresh).first->second);
+  }
 
  private:
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const void> made_;
+  mutable std::map<std::string, std::shared_ptr<const void>> memos_;
 };
 
 /// A closed function on arrays: inputs, equations in the order of execution, outputs. Every value is defined once, as
@@ -72,7 +88,10 @@ void verify(const Program&);
 /// "f32[2,3], i64[]".
 std::string print_types(std::span<const TensorType> types);
 
+/// How deep programs within programs may be printed and parsed.
+inline constexpr int kMaxProgramDepth = 80;
 /// The program as text, an equation a line: `%2:f32[4] = add %0 %1`, attributes in brackets, floats in hexadecimal.
+/// Throws ValueError when programs nest deeper than kMaxProgramDepth.
 std::string print(const Program&);
 /// The inverse: parse(print(p), catalog) == p. Throws ValueError with the place in the text; verifies what it read.
 Program parse_program(std::string_view text, Catalog catalog);

@@ -27,8 +27,13 @@ struct Name {
 
 namespace detail {
 
+// T, once for each k of a pack: by a struct, for clang 14 drops the pack of an alias that ignores its parameter.
 template <class T, std::size_t>
-using Repeat = T;
+struct RepeatOf {
+  using type = T;
+};
+template <class T, std::size_t k>
+using Repeat = typename RepeatOf<T, k>::type;
 
 template <class Operation, class T, class Indices>
 inline constexpr bool kTakes = false;

@@ -117,6 +117,9 @@ inline Array ones_like(const Array& x) {
 }
 /// x, through which no derivative passes.
 Array stop_gradient(const Array& x);
+/// x under a name by which the policies of `remat` may choose to keep it. Throws ValueError for a name that is empty or
+/// holds spaces, commas, '=', '@', '%' or brackets.
+Array checkpoint_name(const Array& x, const std::string& name);
 /// x, which a function given to `compile` may then use although it is large and no argument: its value is fixed.
 Array constant(const Array& x);
 /// Keeps the lower triangle of the last two axes, up to diagonal k; zero elsewhere.

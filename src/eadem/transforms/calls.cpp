@@ -1,6 +1,9 @@
 // Programs that stand for their equations: remat, which trades memory for work, and custom_vjp, whose reverse rule is
 // the user's.
 
+#include <algorithm>
+
+#include "eadem/ops/checkpoint_name.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/control.h"
@@ -21,7 +24,7 @@ Types infer_body(std::string_view name, const Signature& s) {
 
 template <class Attribute>
 Arrays run_body(std::span<const Array> operands, const void* attributes) {
-  return run_program(*static_cast<const Attribute*>(attributes)->body, operands);
+  return run_program(*static_cast<const Attribute*>(attributes)->body, Arrays(operands.begin(), operands.end()));
 }
 
 Arrays operands_of(const Point& p) {
@@ -43,6 +46,111 @@ Traced batched_program(std::string_view name, const Program& program, const Type
                [&](const Arrays& arguments) { return batch_all(program, arguments, batched, size); });
 }
 
+Types infer_remat(const Signature& s) {
+  const auto& remat = s.as<RematAttribute>();
+  if (std::find(std::begin(kRematPolicies), std::end(kRematPolicies), remat.policy) == std::end(kRematPolicies))
+    fail<ValueError>("[remat] no policy is named '{}'", remat.policy);
+  for (const std::string& name : remat.names) require_checkpoint_name("remat", name);
+  return infer_body<RematAttribute>("remat", s);
+}
+
+bool has_batch_axes(const Program& body, const Equation& equation) {
+  if (equation.primitive == &prim::dot_general)
+    return !static_cast<const ops::DotAttribute*>(equation.attributes.get())->lhs_batch.empty();
+  return equation.primitive == &prim::matmul && body.type(equation.operands[0]).shape.rank() > 2 &&
+         body.type(equation.operands[1]).shape.rank() > 2;
+}
+
+// Whether the policy keeps an equation's results.
+bool is_saved(const RematAttribute& remat, const Equation& equation) {
+  if (remat.policy == "nothing_saveable") return false;
+  if (remat.policy == "everything_saveable") return true;
+  if (remat.policy == "save_only_these_names") {
+    if (equation.primitive != &prim::checkpoint_name) return false;
+    const auto& name = static_cast<const CheckpointNameAttribute*>(equation.attributes.get())->name;
+    return std::find(remat.names.begin(), remat.names.end(), name) != remat.names.end();
+  }
+  const Primitive* const dots[] = {&prim::matmul, &prim::linear, &prim::dot_general, &prim::quantized_linear};
+  if (std::find(std::begin(dots), std::end(dots), equation.primitive) == std::end(dots)) return false;
+  return remat.policy == "dots_saveable" || !has_batch_axes(*remat.body, equation);
+}
+
+std::vector<ValueId> saved_values(const RematAttribute& remat) {
+  std::vector<ValueId> all;
+  for (const Equation& equation : remat.body->equations)
+    if (is_saved(remat, equation)) all.insert(all.end(), equation.results.begin(), equation.results.end());
+  return all;
+}
+
+// The body's forward pass with, as further results, the values of saved_values; under everything_saveable also what
+// equations of the body save themselves, and how many arrays that is for each.
+struct SavingBody {
+  ProgramRef program;
+  Arrays captures;
+  std::vector<std::size_t> counts;
+};
+std::shared_ptr<const SavingBody> saving_body(const RematAttribute& remat, const std::vector<bool>& active_operands) {
+  const Program& body = *remat.body;
+  std::string key = "remat " + remat.policy;
+  for (const std::string& name : remat.names) key += " " + name;
+  for (const bool each : active_operands) key += each ? " 1" : " 0";
+  key += name_of(wide_dtype(DType::f32));
+  return body.prepared.memo<SavingBody>(key, [&] {
+    auto made = std::make_shared<SavingBody>();
+    const bool all = remat.policy == "everything_saveable";
+    const Traced traced = trace("grad of remat", body.input_types(), [&](const Arrays& arguments) {
+      const std::vector<bool> active =
+          all ? active_values(body, active_operands) : std::vector<bool>(body.types.size(), false);
+      const Recording recording = record(body, arguments, active);
+      Arrays outputs;
+      for (const ValueId id : body.outputs) outputs.push_back(*recording.values[at(id)]);
+      for (const ValueId id : saved_values(remat)) outputs.push_back(*recording.values[at(id)]);
+      for (const Arrays& saved : recording.saved) {
+        outputs.insert(outputs.end(), saved.begin(), saved.end());
+        made->counts.push_back(saved.size());
+      }
+      return outputs;
+    });
+    made->program = traced.program;
+    made->captures = traced.captures;
+    return made;
+  });
+}
+
+Arrays remat_run_saving(const Equation& equation, std::span<const Array> operands, const std::vector<bool>& active,
+                        Arrays& saved) {
+  const auto& remat = *static_cast<const RematAttribute*>(equation.attributes.get());
+  if (saved_values(remat).empty()) return apply_all(prim::remat, operands, &remat);
+  const std::shared_ptr<const SavingBody> body = saving_body(remat, active);
+  Arrays all(operands.begin(), operands.end());
+  all.insert(all.end(), body->captures.begin(), body->captures.end());
+  const RematAttribute saving{body->program, remat.policy, remat.names};
+  Arrays results = apply_all(prim::remat, all, &saving);
+  const auto own = static_cast<std::ptrdiff_t>(equation.results.size());
+  saved.assign(results.begin() + own, results.end());
+  results.resize(equation.results.size());
+  return results;
+}
+
+void remat_vjp(Vjp& g) {
+  const auto& remat = g.as<RematAttribute>();
+  std::vector<bool> wanted;
+  for (std::size_t i = 0; i < g.operands(); ++i) wanted.push_back(g.wants(i));
+  reverse_inlined(g, *remat.body, [&](const Program& body, const std::vector<bool>& active) {
+    std::vector<std::optional<Array>> known(body.types.size());
+    std::size_t next = 0;
+    if (!g.saved().empty())
+      for (const ValueId id : saved_values(remat)) known[at(id)] = g.saved()[next++];
+    Recording recording = record(body, operands_of(g), active, known);
+    if (next < g.saved().size()) {
+      const std::vector<std::size_t>& counts = saving_body(remat, wanted)->counts;
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        for (std::size_t k = 0; k < counts[i]; ++k) recording.saved[i].push_back(g.saved()[next++]);
+    }
+    return recording;
+  });
+}
+
 void remat_batch(Batch& b) {
   Types types;
   std::vector<bool> batched;
@@ -51,20 +159,30 @@ void remat_batch(Batch& b) {
     types.push_back(b.in(i).type());
     batched.push_back(b.batched(i));
   }
-  const Traced body = batched_program("remat", *b.as<RematAttribute>().body, types, batched, b.size());
+  RematAttribute attributes = b.as<RematAttribute>();
+  const Traced body = batched_program("remat", *attributes.body, types, batched, b.size());
   operands.insert(operands.end(), body.captures.begin(), body.captures.end());
-  const RematAttribute attributes{body.program};
+  attributes.body = body.program;
   b.set(apply_all(prim::remat, operands, &attributes));
 }
 
 void remat_jvp(Jvp& j) {
-  const Program& body = *j.as<RematAttribute>().body;
-  std::vector<std::optional<Array>> tangents(j.operands());
+  RematAttribute attributes = j.as<RematAttribute>();
+  std::vector<bool> present;
+  Arrays operands;
+  for (std::size_t i = 0; i < j.operands(); ++i) {
+    present.push_back(j.has(i));
+    operands.push_back(j.in(i));
+  }
   for (std::size_t i = 0; i < j.operands(); ++i)
-    if (j.has(i)) tangents[i] = j.tangent(i);
-  const Tangents result = forward(body, operands_of(j), tangents);
+    if (j.has(i)) operands.push_back(j.tangent(i));
+  const std::shared_ptr<const ForwardProgram> step = forward_program(*attributes.body, present);
+  operands.insert(operands.end(), step->captures.begin(), step->captures.end());
+  attributes.body = step->program;
+  const Arrays results = apply_all(prim::remat, operands, &attributes);
+  std::size_t next = j.results();
   for (std::size_t r = 0; r < j.results(); ++r)
-    if (result.tangents[r]) j.add_canonical(*result.tangents[r], r);
+    if (step->outputs[r]) j.add_canonical(results[next++], r);
 }
 
 Types infer_custom(const Signature& s) {
@@ -106,18 +224,38 @@ void custom_vjp_rule(Vjp& g) {
     if (g.wants(i)) g.add(i, contributions[i]);
 }
 
+// The three programs over the batch. Operands without it get it, so that each has a cotangent in every row.
+void custom_vjp_batch(Batch& b) {
+  const auto& custom = b.as<CustomVjpAttribute>();
+  const auto batched = [&](const Program& program) {
+    Types types = program.input_types();
+    for (TensorType& type : types) type.shape.insert(0, b.size());
+    return batched_program("custom_vjp", program, types, std::vector<bool>(types.size(), true), b.size());
+  };
+  const Traced body = batched(*custom.body), forward = batched(*custom.forward), backward = batched(*custom.backward);
+  if (!body.captures.empty() || !forward.captures.empty() || !backward.captures.empty()) {
+    b.set_by_slices();
+    return;
+  }
+  Arrays operands;
+  for (std::size_t i = 0; i < b.operands(); ++i) operands.push_back(b.with_axis(i));
+  const CustomVjpAttribute attributes{body.program, forward.program, backward.program};
+  b.set(apply_all(prim::custom_vjp, operands, &attributes));
+}
+
 }  // namespace
 
 constinit const Primitive prim::remat{
     .name = "remat",
     .summary = "A program whose values are computed again for its gradient.",
     .attributes = &kAttributesOf<RematAttribute>,
-    .infer = [](const Signature& s) { return infer_body<RematAttribute>("remat", s); },
+    .infer = infer_remat,
     .reference = [](const Launch&) { fail<ValueError>("[remat] runs on arrays only"); },
     .run = Control{run_body<RematAttribute>},
-    .vjp = [](Vjp& g) { reverse_inlined(g, *g.as<RematAttribute>().body, operands_of(g)); },
+    .vjp = remat_vjp,
     .jvp = remat_jvp,
     .batch = remat_batch,
+    .run_saving = remat_run_saving,
     .samples = [](SampleSink&) {},
     .promote = Promote::keep};
 
@@ -129,6 +267,7 @@ constinit const Primitive prim::custom_vjp{
     .reference = [](const Launch&) { fail<ValueError>("[custom_vjp] runs on arrays only"); },
     .run = Control{run_body<CustomVjpAttribute>},
     .vjp = custom_vjp_rule,
+    .batch = custom_vjp_batch,
     .run_saving = custom_run_saving,
     .samples = [](SampleSink&) {},
     .promote = Promote::keep};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "eadem/array/tree.h"
 #include "eadem/transforms/executable.h"
+#include "eadem/transforms/number.h"
 #include "eadem/transforms/transforms.h"
 
 namespace eadem {
@@ -47,30 +49,74 @@ void append_key(std::string& key, const T& tree) {
       });
 }
 
+/// The dtype's type that an integer or a flag becomes as an operand.
+template <class T>
+using OperandInteger = std::conditional_t<std::is_same_v<T, bool>, bool,
+                                          std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+
 /// Records f as `compile` does: a large concrete capture is an error.
 Traced trace_for_compile(std::string who, const Types& inputs, const ArraysFunction& f);
+
+/// Counts the compiled functions that this thread is in; throws ValueError where they call each other without end.
+class CompiledCall {
+ public:
+  explicit CompiledCall(std::string_view function);
+  ~CompiledCall();
+  CompiledCall(const CompiledCall&) = delete;
+  CompiledCall& operator=(const CompiledCall&) = delete;
+};
+
+/// What a compiled function gets for an argument: numbers are operands.
+template <class T>
+auto operand_of(const T& argument) {
+  if constexpr (std::is_floating_point_v<T>)
+    return Number(Array::scalar(static_cast<double>(argument), DType::f64));
+  else if constexpr (std::is_arithmetic_v<T>)
+    return Array::from(std::span<const OperandInteger<T>>(std::array{static_cast<OperandInteger<T>>(argument)}), {});
+  else
+    return argument;
+}
+template <class T>
+T operand_of(const StaticArgument<T>& argument) {
+  return argument.value;
+}
+template <class T>
+using OperandOf = decltype(operand_of(std::declval<const T&>()));
 
 }  // namespace detail
 
 /// f made into a program once for each structure and types of its arguments, and run from its Executable; the bits are
 /// f's. Copies share the programs. Inside another transform it is f itself. Throws ValueError when f captures a
 /// concrete array of more than 64 bytes that is not constant(x): its later values would not be seen.
+///
+/// C++ numbers among the arguments are operands, so that another value needs no other program: f gets a `Number` for a
+/// floating one, an Array i64 [], u64 [] or bool [] for an integer or a flag, and the value itself for
+/// static_arg(value), which has a program for each value. (Numbers inside of structures are a part of the structure, as
+/// in JAX what is registered static.) Arguments given as rvalues, as by std::move, are donated: their memory may become
+/// a result's, and reading them afterwards throws ValueError.
 template <class F>
 class Compiled {
  public:
   explicit Compiled(F f) : f_(std::move(f)), cache_(std::make_shared<Cache>()) {}
 
   template <class... T>
-  auto operator()(const T&... arguments) const {
-    using Result = std::remove_cvref_t<decltype(f_(arguments...))>;
-    if (Trace::current()) return Result(f_(arguments...));
-    const std::tuple<T...> all(arguments...);
-    std::string key = typeid(std::tuple<T...>).name();
-    detail::append_key(key, all);
-    const std::shared_ptr<const Entry> entry = found_or_made<Result>(key, all);
-    Arrays inputs = leaves(all);
+  auto operator()(T&&... arguments) const {
+    static_assert(std::is_invocable_v<const F&, const detail::OperandOf<std::remove_cvref_t<T>>&...>,
+                  "a compiled function must take numbers as `const auto&`, or the caller write static_arg(number)");
+    using All = std::tuple<detail::OperandOf<std::remove_cvref_t<T>>...>;
+    using Result = std::remove_cvref_t<decltype(std::apply(f_, std::declval<const All&>()))>;
+    const detail::CompiledCall call(detail::type_name<F>());
+    std::optional<All> all(std::in_place, detail::operand_of(arguments)...);
+    if (Trace::current()) return Result(std::apply(f_, *all));
+    std::string key = typeid(All).name();
+    detail::append_key(key, *all);
+    const std::shared_ptr<const Entry> entry = found_or_made<Result>(key, *all);
+    Arrays inputs = leaves(*all);
     inputs.insert(inputs.end(), entry->captures.begin(), entry->captures.end());
-    return with_leaves(*std::static_pointer_cast<const Result>(entry->result), run_program(*entry->program, inputs));
+    all.reset();
+    (donate<T>(arguments), ...);
+    return with_leaves(*std::static_pointer_cast<const Result>(entry->result),
+                       run_program(*entry->program, std::move(inputs)));
   }
 
   /// How many programs were made.
@@ -89,6 +135,17 @@ class Compiled {
     std::mutex mutex;
     std::map<std::string, std::shared_ptr<const Entry>> entries;
   };
+
+  // Leaves the arrays of an rvalue to the call.
+  template <class T, class Argument>
+  static void donate(Argument& argument) {
+    using Tree = std::remove_cvref_t<T>;
+    if constexpr (!std::is_lvalue_reference_v<T> && !std::is_const_v<T> && !detail::kIsStatic<Tree> &&
+                  !detail::kIsStaticArgument<Tree>)
+      for_each_leaf(argument, [](const std::string&, Array& leaf) {
+        leaf = Array::donated(leaf.type(), detail::name_of_function<F>("compile"));
+      });
+  }
 
   template <class Result, class All>
   std::shared_ptr<const Entry> found_or_made(const std::string& key, const All& all) const {

@@ -30,7 +30,7 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
   const std::vector<ProgramRef>& branches = static_cast<const CondAttribute*>(attributes)->branches;
   const auto last = static_cast<std::int64_t>(branches.size()) - 1;
   const std::int64_t index = std::clamp<std::int64_t>(operands[0].item<std::int64_t>(), 0, last);
-  return run_program(*branches[static_cast<std::size_t>(index)], operands.subspan(1));
+  return run_program(*branches[static_cast<std::size_t>(index)], Arrays(operands.begin() + 1, operands.end()));
 }
 
 // The branch taken gets the accumulators and runs its own forward pass again; an operand that it does not reach keeps
@@ -110,29 +110,24 @@ void jvp(Jvp& j) {
       operands.push_back(j.tangent(i));
     }
   // A result has a tangent if any branch gives it one.
-  std::vector<Traced> forwards;
+  std::vector<bool> inputs;
+  for (std::size_t i = 1; i < j.operands(); ++i) inputs.push_back(j.has(i));
+  std::vector<std::shared_ptr<const ForwardProgram>> steps;
   std::vector<bool> any(j.results(), false);
-  const auto tangents_of = [&](const Program& body, const Arrays& arguments) {
-    std::vector<std::optional<Array>> tangents(body.inputs.size());
-    std::size_t next = body.inputs.size();
-    for (std::size_t i = 0; i < body.inputs.size(); ++i)
-      if (j.has(i + 1)) tangents[i] = arguments[next++];
-    return forward(body, std::span(arguments).first(body.inputs.size()), tangents);
-  };
-  for (const ProgramRef& branch : branches)
-    trace("jvp of cond", types, [&](const Arrays& arguments) {
-      const Tangents result = tangents_of(*branch, arguments);
-      for (std::size_t r = 0; r < any.size(); ++r) any[r] = any[r] || result.tangents[r];
-      return Arrays();
-    });
-  for (const ProgramRef& branch : branches)
+  for (const ProgramRef& branch : branches) {
+    steps.push_back(forward_program(*branch, inputs));
+    for (std::size_t r = 0; r < any.size(); ++r) any[r] = any[r] || steps.back()->outputs[r];
+  }
+  std::vector<Traced> forwards;
+  for (const auto& step : steps)
     forwards.push_back(trace("jvp of cond", types, [&](const Arrays& arguments) {
-      const Tangents result = tangents_of(*branch, arguments);
+      Arrays own = arguments;
+      own.insert(own.end(), step->captures.begin(), step->captures.end());
+      const Arrays results = replay(*step->program, own);
       Arrays outputs;
-      for (std::size_t r = 0; r < any.size(); ++r) {
-        const Array& value = result.outputs[r];
-        if (any[r]) outputs.push_back(result.tangents[r] ? *result.tangents[r] : zeros_like(value));
-      }
+      std::size_t tangent = any.size();
+      for (std::size_t r = 0; r < any.size(); ++r)
+        if (any[r]) outputs.push_back(step->outputs[r] ? results[tangent++] : zeros_like(results[r]));
       return outputs;
     }));
   const Branches all = with_same_inputs(forwards);

@@ -50,8 +50,15 @@ Branches with_same_inputs(const std::vector<Traced>& traced);
 /// policy keeps.
 struct RematAttribute {
   ProgramRef body;
-  static constexpr auto fields() { return std::tuple(field("body", &RematAttribute::body)); }
+  std::string policy = "nothing_saveable";  ///< one of kRematPolicies
+  std::vector<std::string> names = {};      ///< of save_only_these_names: those of checkpoint_name
+  static constexpr auto fields() {
+    using S = RematAttribute;
+    return std::tuple(field("policy", &S::policy), field("names", &S::names), field("body", &S::body));
+  }
 };
+inline constexpr std::string_view kRematPolicies[] = {"nothing_saveable", "everything_saveable", "dots_saveable",
+                                                      "dots_with_no_batch_dims_saveable", "save_only_these_names"};
 
 /// body: operands to results; forward: operands to results and residuals; backward: residuals and cotangents of the
 /// results to those of the operands.

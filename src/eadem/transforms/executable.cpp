@@ -193,15 +193,16 @@ void Executable::run_chain(const Step& step, std::vector<std::optional<Array>>& 
   run_tiles({chain.data(), step.equations.size()}, {{operands.data(), step.operands.size()}, results, nullptr});
 }
 
-Arrays Executable::run(std::span<const Array> inputs) const {
+Arrays Executable::run(Arrays inputs) const {
   if (inputs.size() != program_.inputs.size())
     fail<ValueError>("[program] takes {} inputs, got {}", program_.inputs.size(), inputs.size());
   std::vector<std::optional<Array>> values(program_.types.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].type() != program_.type(program_.inputs[i]))
       fail<TypeError>("[program] input {} must be {}, got {}", i, program_.type(program_.inputs[i]), inputs[i].type());
-    values[at(program_.inputs[i])] = inputs[i];
+    values[at(program_.inputs[i])] = std::move(inputs[i]);
   }
+  inputs.clear();
   for (const auto& [id, array] : constants_) values[at(id)] = array;
   for (const Step& step : steps_) {
     const Equation& first = program_.equations[step.equations[0]];
@@ -222,11 +223,11 @@ Arrays Executable::run(std::span<const Array> inputs) const {
   return outputs;
 }
 
-Arrays run_program(const Program& program, std::span<const Array> inputs) {
+Arrays run_program(const Program& program, Arrays inputs) {
   if (Trace::current() || runs_equation_by_equation()) return replay(program, inputs);
   const auto executable = std::static_pointer_cast<const Executable>(program.prepared.get(
       program, [](const Program& p) -> std::shared_ptr<const void> { return std::make_shared<const Executable>(p); }));
-  return executable->run(inputs);
+  return executable->run(std::move(inputs));
 }
 
 }  // namespace eadem

@@ -14,8 +14,9 @@ namespace eadem {
 class Executable {
  public:
   explicit Executable(const Program& program);
-  /// Runs it on concrete inputs; values are let go after their last use. Throws what the equations throw.
-  Arrays run(std::span<const Array> inputs) const;
+  /// Runs it on concrete inputs; values are let go after their last use, inputs too, and memory that nobody else holds
+  /// may become a result's. Throws what the equations throw.
+  Arrays run(Arrays inputs) const;
 
   /// How many equations run, how many of them in chains, and how many chains there are.
   struct Statistics {
@@ -45,6 +46,6 @@ class Executable {
 
 /// Runs a sub-program: from its Executable, kept with it; equation by equation while someone watches or stands in for
 /// them (an observer, a referee's mode, the definitions of numerics/), or while a trace is open.
-Arrays run_program(const Program& program, std::span<const Array> inputs);
+Arrays run_program(const Program& program, Arrays inputs);
 
 }  // namespace eadem

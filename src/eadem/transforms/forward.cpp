@@ -130,4 +130,34 @@ Tangents forward(const Program& program, std::span<const Array> inputs,
   return result;
 }
 
+std::shared_ptr<const ForwardProgram> forward_program(const Program& body, const std::vector<bool>& inputs) {
+  std::string key = "jvp ";
+  for (const bool each : inputs) key += each ? '1' : '0';
+  key += name_of(wide_dtype(DType::f32));
+  return body.prepared.memo<ForwardProgram>(key, [&] {
+    Types types = body.input_types();
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]) types.push_back(body.type(body.inputs[i]));
+    auto made = std::make_shared<ForwardProgram>();
+    made->key = key;
+    made->inputs = inputs;
+    const Traced traced = trace("jvp", types, [&](const Arrays& arguments) {
+      std::vector<std::optional<Array>> tangents(inputs.size());
+      std::size_t next = inputs.size();
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i]) tangents[i] = arguments[next++];
+      const Tangents result = forward(body, std::span(arguments).first(inputs.size()), tangents);
+      Arrays outputs = result.outputs;
+      for (const std::optional<Array>& tangent : result.tangents) {
+        made->outputs.push_back(tangent.has_value());
+        if (tangent) outputs.push_back(*tangent);
+      }
+      return outputs;
+    });
+    made->program = traced.program;
+    made->captures = traced.captures;
+    return made;
+  });
+}
+
 }  // namespace eadem

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "eadem/array/rules.h"
@@ -25,7 +28,9 @@ struct Recording {
   std::vector<std::optional<Array>> values;
   std::vector<Arrays> saved;
 };
-Recording record(const Program& program, std::span<const Array> inputs, const std::vector<bool>& active);
+/// `known`, by id, may hold values that need not be computed again: an equation all whose results are known is not run.
+Recording record(const Program& program, std::span<const Array> inputs, const std::vector<bool>& active,
+                 std::span<const std::optional<Array>> known = {});
 
 /// Reverses the equations of a program, last to first, letting go of what was recorded of each. `accumulators`, by id,
 /// hold the cotangents of the outputs on entry and those of the inputs on return.
@@ -39,8 +44,10 @@ Program with_merged_inputs(const Program& body, std::span<const ValueId> operand
 bool is_first_of_its_value(std::span<const ValueId> operands, std::size_t operand);
 
 /// The rule of an equation that stands for its body's equations (remat, an unrolled scan): reverses the body at these
-/// inputs, the first of which are the equation's operands, handing accumulators in and on as they are.
-void reverse_inlined(Vjp& g, const Program& body, std::span<const Array> inputs);
+/// inputs, the first of which are the equation's operands, handing accumulators in and on as they are. `record_body`
+/// gives the forward pass of the body with one input for operands that are one value.
+using RecordBody = std::function<Recording(const Program& body, const std::vector<bool>& active)>;
+void reverse_inlined(Vjp& g, const Program& body, const RecordBody& record_body);
 
 /// Outputs and their tangents; absent ones are structural zeros.
 struct Tangents {
@@ -49,6 +56,16 @@ struct Tangents {
 };
 Tangents forward(const Program& program, std::span<const Array> inputs,
                  const std::vector<std::optional<Array>>& tangents);
+
+/// `forward` as a program, made once for the body and for which of its inputs have tangents: its inputs are the body's,
+/// the tangents that are there, and captures; its outputs the body's and then the tangents of those that have one.
+struct ForwardProgram {
+  std::string key;
+  ProgramRef program;
+  Arrays captures;
+  std::vector<bool> inputs, outputs;  ///< which of the body's have tangents
+};
+std::shared_ptr<const ForwardProgram> forward_program(const Program& body, const std::vector<bool>& inputs);
 
 /// Outputs over a batch of `size`: batched inputs carry it as axis 0, and so do the outputs that are said to be
 /// batched.

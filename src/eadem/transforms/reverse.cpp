@@ -30,6 +30,12 @@ class Reversal final : public Vjp {
   }
   void add_window(std::size_t i, const Array& contribution, int axis, std::int64_t start) override {
     if (!wants(i)) return;
+    Shape shape = in(i).shape();
+    if (axis < 0 || axis >= shape.rank() || contribution.rank() != shape.rank() || start < 0 ||
+        start > shape[axis] - contribution.shape()[axis])
+      refuse(i, contribution);
+    shape[axis] = contribution.shape()[axis];
+    require(i, contribution, shape);
     check_canonical(equation_.primitive->name, contribution);
     accumulators_[at(equation_.operands[i])].add_window(contribution, axis, start, in(i).shape());
   }
@@ -43,11 +49,17 @@ class Reversal final : public Vjp {
   void contribute(std::size_t i, const Array& contribution, bool canonical) override {
     if (!wants(i)) return;
     const ValueId id = equation_.operands[i];
-    if (contribution.shape() != program_.type(id).shape)
-      fail<ShapeError>("[grad] the rule of {} gives operand {} a cotangent of type {}, the operand is {}",
-                       equation_.primitive->name, i, contribution.type(), in(i).type());
+    require(i, contribution, in(i).shape());
     if (canonical) check_canonical(equation_.primitive->name, contribution);
     accumulators_[at(id)].add(contribution, canonical);
+  }
+
+  [[noreturn]] void refuse(std::size_t i, const Array& contribution) const {
+    fail<TypeError>("[grad] the rule of {} gives operand {} a cotangent of type {}, the operand is {}",
+                    equation_.primitive->name, i, contribution.type(), in(i).type());
+  }
+  void require(std::size_t i, const Array& contribution, const Shape& shape) const {
+    if (contribution.shape() != shape || contribution.dtype() != in(i).dtype()) refuse(i, contribution);
   }
 
   const Program& program_;
@@ -99,7 +111,8 @@ std::vector<bool> active_values(const Program& program, const std::vector<bool>&
   return active;
 }
 
-Recording record(const Program& program, std::span<const Array> inputs, const std::vector<bool>& active) {
+Recording record(const Program& program, std::span<const Array> inputs, const std::vector<bool>& active,
+                 std::span<const std::optional<Array>> known) {
   if (inputs.size() != program.inputs.size())
     fail<ValueError>("[program] takes {} inputs, got {}", program.inputs.size(), inputs.size());
   Recording recording{std::vector<std::optional<Array>>(program.types.size()),
@@ -107,6 +120,11 @@ Recording record(const Program& program, std::span<const Array> inputs, const st
   for (std::size_t i = 0; i < inputs.size(); ++i) recording.values[at(program.inputs[i])] = inputs[i];
   for (std::size_t i = 0; i < program.equations.size(); ++i) {
     const Equation& equation = program.equations[i];
+    const auto is_known = [&](ValueId id) { return at(id) < known.size() && known[at(id)]; };
+    if (std::all_of(equation.results.begin(), equation.results.end(), is_known)) {
+      for (const ValueId id : equation.results) recording.values[at(id)] = known[at(id)];
+      continue;
+    }
     Arrays operands;
     std::vector<bool> wanted;
     for (const ValueId id : equation.operands) {
@@ -142,14 +160,14 @@ Program with_merged_inputs(const Program& body, std::span<const ValueId> operand
   return merged;
 }
 
-void reverse_inlined(Vjp& g, const Program& original, std::span<const Array> inputs) {
+void reverse_inlined(Vjp& g, const Program& original, const RecordBody& record_body) {
   const std::vector<ValueId>& operands = g.equation().operands;
   const Program body = with_merged_inputs(original, operands);
   const auto is_first = [&](std::size_t i) { return is_first_of_its_value(operands, i); };
   std::vector<bool> wanted(body.inputs.size(), false);
   for (std::size_t i = 0; i < g.operands(); ++i) wanted[i] = g.wants(i);
   const std::vector<bool> active = active_values(body, wanted);
-  Recording recording = record(body, inputs, active);
+  Recording recording = record_body(body, active);
   std::vector<Accumulator> accumulators(body.types.size());
   for (std::size_t i = 0; i < g.operands(); ++i)
     if (g.wants(i) && is_first(i)) accumulators[at(body.inputs[i])] = std::move(g.operand_accumulator(i));

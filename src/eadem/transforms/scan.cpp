@@ -58,12 +58,16 @@ Arrays run(std::span<const Array> operands, const void* attributes) {
   const ScanLayout layout(scan);
   const std::size_t first_slice = layout.constants + layout.carries;
   Arrays inputs(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(first_slice));
-  inputs.resize(operands.size());
-  Arrays ys(layout.ys);
+  const Array none;
+  inputs.resize(operands.size(), none);
+  Arrays ys(layout.ys, none);
   for (std::int64_t step = 0; step < scan.length; ++step) {
     const std::int64_t index = slice_index(scan, step);
     for (std::size_t i = first_slice; i < operands.size(); ++i) inputs[i] = slice_of(operands[i], index);
-    Arrays outputs = run_program(body, inputs);
+    // The carries are handed over, so that the next ones may take their memory.
+    Arrays handed = inputs;
+    for (std::size_t i = 0; i < layout.carries; ++i) inputs[layout.constants + i] = none;
+    Arrays outputs = run_program(body, std::move(handed));
     for (std::size_t i = 0; i < layout.carries; ++i) inputs[layout.constants + i] = std::move(outputs[i]);
     for (std::size_t i = 0; i < layout.ys; ++i) {
       const Array& y = outputs[layout.carries + i];
@@ -107,19 +111,6 @@ constinit const Primitive prim::scan{
     .samples = [](SampleSink&) {},  // tests/transforms/ has them: a sample's attributes would need programs
     .promote = Promote::keep};
 
-std::vector<bool> active_body_inputs(const ScanAttribute& scan, std::vector<bool> active) {
-  const Program& body = *scan.body;
-  const ScanLayout layout(scan);
-  for (bool grown = true; grown;) {
-    grown = false;
-    const std::vector<bool> values = active_values(body, active);
-    for (std::size_t i = 0; i < layout.carries; ++i)
-      if (values[static_cast<std::size_t>(body.outputs[i])] && !active[layout.constants + i])
-        active[layout.constants + i] = grown = true;
-  }
-  return active;
-}
-
 void scan_batch(Batch& b) {
   const ScanAttribute& scan = b.as<ScanAttribute>();
   const Program& body = *scan.body;
@@ -158,6 +149,15 @@ void scan_batch(Batch& b) {
     y = ys_batched[i] ? swap_axes(y, 0, 1) : with_batch_axis(y, b.size());
   }
   b.set(std::move(results));
+}
+
+Arrays replay_or_call(const ProgramRef& program, const Arrays& inputs) {
+  const bool has_loops =
+      std::any_of(program->equations.begin(), program->equations.end(),
+                  [](const Equation& equation) { return std::holds_alternative<Control>(equation.primitive->run); });
+  if (!has_loops) return replay(*program, inputs);
+  const RematAttribute attributes{program};
+  return apply_all(prim::remat, inputs, &attributes);
 }
 
 Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures) {

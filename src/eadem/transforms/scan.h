@@ -23,12 +23,13 @@ inline std::int64_t slice_index(const ScanAttribute& scan, std::int64_t step) {
   return scan.reverse ? scan.length - 1 - step : step;
 }
 
-/// Which of the body's inputs are active when these operands are: an iteration may make a carry so.
-std::vector<bool> active_body_inputs(const ScanAttribute& scan, std::vector<bool> active);
-
 /// The operands of a scan whose body was traced and captured arrays from outside: these become constants, in `scan`
 /// too.
 Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures);
+
+/// The program applied to these inputs: its equations or, where there are loops among them, one equation, since loops
+/// written out in loops written out would be many.
+Arrays replay_or_call(const ProgramRef& program, const Arrays& inputs);
 
 // The rules of prim::scan.
 Arrays scan_run_saving(const Equation&, std::span<const Array> operands, const std::vector<bool>& active,

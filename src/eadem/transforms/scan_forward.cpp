@@ -1,159 +1,225 @@
-// The forward rule of scan: an iteration's tangents beside its values. Iterations that find the same tangents present
-// are one scan; the first ones, until then, are written out.
+// The forward rule of scan: an iteration's tangents beside its values. Iterations after which the same tangents are
+// there again are one scan; the others are written out.
 
-#include <map>
+#include <algorithm>
 
+#include "eadem/array/tree.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/scan.h"
 
 namespace eadem {
 namespace {
 
-// One iteration with tangents: inputs are the body's and then the tangents that are present, outputs the body's and
-// then the tangents of those outputs that have one.
-struct ForwardStep {
-  Traced traced;
-  std::vector<bool> outputs;
-};
+// At most so many iterations make one of the scan.
+constexpr std::int64_t kMostPeriod = 64;
 
-ForwardStep forward_step(const Program& body, const std::vector<bool>& present) {
-  Types types = body.input_types();
-  for (std::size_t i = 0; i < present.size(); ++i)
-    if (present[i]) types.push_back(body.type(body.inputs[i]));
-  ForwardStep step;
-  step.traced = trace("jvp of scan", types, [&](const Arrays& arguments) {
-    std::vector<std::optional<Array>> tangents(body.inputs.size());
-    std::size_t next = body.inputs.size();
-    for (std::size_t i = 0; i < present.size(); ++i)
-      if (present[i]) tangents[i] = arguments[next++];
-    const Tangents result = forward(body, std::span(arguments).first(body.inputs.size()), tangents);
-    Arrays outputs = result.outputs;
-    for (const std::optional<Array>& tangent : result.tangents) {
-      step.outputs.push_back(tangent.has_value());
-      if (tangent) outputs.push_back(*tangent);
+using StepRef = std::shared_ptr<const ForwardProgram>;
+
+class ScanForwardMode {
+ public:
+  explicit ScanForwardMode(Jvp& j)
+      : j_(j),
+        scan_(j.as<ScanAttribute>()),
+        body_(*scan_.body),
+        layout_(scan_),
+        first_slice_(layout_.constants + layout_.carries),
+        tangents_(j.operands()),
+        pieces_(layout_.ys),
+        reached_(layout_.ys) {
+    for (std::size_t i = 0; i < j.operands(); ++i) {
+      values_.push_back(j.in(i));
+      if (j.has(i)) tangents_[i] = j.tangent(i);
     }
-    return outputs;
-  });
-  return step;
-}
+  }
 
-Array slice_at(const Array& stacked, std::int64_t index) {
-  return squeeze(slice_axis(stacked, 0, {index, index + 1}), 0);
-}
+  void run() {
+    for (std::int64_t begin = 0; begin < scan_.length;) {
+      const auto [steps, repeats] = round(begin);
+      const auto period = static_cast<std::int64_t>(steps.size());
+      const std::int64_t times = repeats ? (scan_.length - begin) / period : 1;
+      if (times * period > 1)
+        run_scan(steps, times, begin);
+      else
+        run_one(*steps[0], begin);
+      begin += times * period;
+    }
+    for (std::size_t c = 0; c < layout_.carries; ++c)
+      if (tangents_[layout_.constants + c]) j_.add_canonical(*tangents_[layout_.constants + c], c);
+    for (std::size_t y = 0; y < layout_.ys; ++y) {
+      if (!reached_[y]) continue;
+      if (scan_.reverse) std::reverse(pieces_[y].begin(), pieces_[y].end());
+      j_.add_canonical(pieces_[y].size() == 1 ? pieces_[y][0] : concatenate(pieces_[y], 0), layout_.carries + y);
+    }
+  }
+
+ private:
+  std::vector<bool> present() const {
+    std::vector<bool> all;
+    for (const std::optional<Array>& tangent : tangents_) all.push_back(tangent.has_value());
+    return all;
+  }
+
+  // The steps from iteration `begin` on after which the same tangents are there again; or just the first, and false.
+  std::pair<std::vector<StepRef>, bool> round(std::int64_t begin) const {
+    const std::vector<bool> start = present();
+    std::vector<bool> now = start;
+    std::vector<StepRef> steps;
+    for (std::int64_t s = 0; s < std::min(scan_.length - begin, kMostPeriod); ++s) {
+      steps.push_back(forward_program(body_, now));
+      std::copy_n(steps.back()->outputs.begin(), layout_.carries,
+                  now.begin() + static_cast<std::ptrdiff_t>(layout_.constants));
+      if (now == start) return {std::move(steps), true};
+    }
+    steps.resize(1);
+    return {std::move(steps), false};
+  }
+
+  void run_one(const ForwardProgram& step, std::int64_t iteration) {
+    const std::int64_t index = slice_index(scan_, iteration);
+    const auto of = [&](const Array& array, std::size_t i) {
+      return i < first_slice_ ? array : squeeze(slice_axis(array, 0, {index, index + 1}), 0);
+    };
+    Arrays inputs;
+    for (std::size_t i = 0; i < values_.size(); ++i) inputs.push_back(of(values_[i], i));
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      if (tangents_[i]) inputs.push_back(of(*tangents_[i], i));
+    inputs.insert(inputs.end(), step.captures.begin(), step.captures.end());
+    Arrays results = replay_or_call(step.program, inputs);
+    Arrays carried;
+    std::vector<Arrays> ys(1);
+    split(step, results, carried, ys[0]);
+    for (Array& y : ys[0]) y = expand_dims(y, 0);
+    take(step, carried);
+    take_ys({&step}, ys, 1);
+  }
+
+  // A step's results: the carries and then their tangents; the ys and then theirs.
+  void split(const ForwardProgram& step, const Arrays& results, Arrays& carried, Arrays& ys) const {
+    std::size_t tangent = body_.outputs.size();
+    for (std::size_t i = 0; i < body_.outputs.size(); ++i) (i < layout_.carries ? carried : ys).push_back(results[i]);
+    for (std::size_t i = 0; i < body_.outputs.size(); ++i)
+      if (step.outputs[i]) (i < layout_.carries ? carried : ys).push_back(results[tangent++]);
+  }
+
+  void take(const ForwardProgram& step, std::span<const Array> carried) {
+    std::size_t next = layout_.carries;
+    for (std::size_t c = 0; c < layout_.carries; ++c) {
+      values_[layout_.constants + c] = carried[c];
+      tangents_[layout_.constants + c].reset();
+      if (step.outputs[c]) tangents_[layout_.constants + c] = carried[next++];
+    }
+  }
+
+  // The tangents of ys of `times` rounds of steps; by step its ys and then the tangents that they have.
+  void take_ys(const std::vector<const ForwardProgram*>& steps, const std::vector<Arrays>& ys, std::int64_t times) {
+    const auto period = static_cast<std::int64_t>(steps.size());
+    std::vector<std::size_t> next(steps.size(), layout_.ys);
+    for (std::size_t y = 0; y < layout_.ys; ++y) {
+      TensorType type = body_.type(body_.outputs[layout_.carries + y]);
+      type.shape.insert(0, times);
+      Arrays pieces;
+      for (std::size_t s = 0; s < steps.size(); ++s) {
+        const bool has = steps[s]->outputs[layout_.carries + y];
+        pieces.push_back(has ? ys[s][next[s]++] : zeros(type.shape, type.dtype));
+        reached_[y] = reached_[y] || has;
+      }
+      if (scan_.reverse) std::reverse(pieces.begin(), pieces.end());
+      type.shape[0] = times * period;
+      pieces_[y].push_back(period == 1 ? pieces[0] : reshape(stack(pieces, 1), type.shape));
+    }
+  }
+
+  // `times` rounds of these steps from iteration `begin` on as one scan: of constants, their tangents, captures; of
+  // carries, theirs; of each step's slices, theirs, a round apart.
+  void run_scan(const std::vector<StepRef>& steps, std::int64_t times, std::int64_t begin) {
+    const auto period = static_cast<std::int64_t>(steps.size());
+    Arrays operands, slices;
+    const auto add_range = [&](Arrays& to, std::size_t from, std::size_t end, auto&& of) {
+      for (std::size_t i = from; i < end; ++i) to.push_back(of(values_[i]));
+      for (std::size_t i = from; i < end; ++i)
+        if (tangents_[i]) to.push_back(of(*tangents_[i]));
+    };
+    const auto whole = [](const Array& array) { return array; };
+    add_range(operands, 0, layout_.constants, whole);
+    const std::size_t first_capture = operands.size();
+    std::string key = "round";
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      key += " " + steps[s]->key;
+      operands.insert(operands.end(), steps[s]->captures.begin(), steps[s]->captures.end());
+      const std::int64_t first = begin + static_cast<std::int64_t>(s);
+      const std::int64_t a = slice_index(scan_, first), b = slice_index(scan_, first + (times - 1) * period);
+      add_range(slices, first_slice_, values_.size(), [&](const Array& array) {
+        return slice_axis(array, 0, {std::min(a, b), std::max(a, b) + 1, period});
+      });
+    }
+    const std::size_t first_carry = operands.size();
+    add_range(operands, layout_.constants, first_slice_, whole);
+    const std::size_t first_slice = operands.size();
+    operands.insert(operands.end(), slices.begin(), slices.end());
+    const std::shared_ptr<const Program> program = body_.prepared.memo<Program>(key, [&] {
+      Types types = types_of(operands);
+      for (std::size_t i = first_slice; i < types.size(); ++i) types[i].shape.erase(0);
+      return trace("jvp of scan", types,
+                   [&](const Arrays& arguments) {
+                     Arrays carried(arguments.begin() + static_cast<std::ptrdiff_t>(first_carry),
+                                    arguments.begin() + static_cast<std::ptrdiff_t>(first_slice));
+                     Arrays all_ys;
+                     std::size_t capture = first_capture, slice = first_slice;
+                     for (const StepRef& step : steps) {
+                       // The step takes all values and then all tangents.
+                       Arrays own, tangents;
+                       std::size_t constant = 0, carry = 0;
+                       const auto next = [&](std::size_t i) {
+                         return i < layout_.constants ? arguments[constant++]
+                                : i < first_slice_    ? carried[carry++]
+                                                      : arguments[slice++];
+                       };
+                       for (std::size_t i = 0; i < values_.size(); ++i) own.push_back(next(i));
+                       for (std::size_t i = 0; i < values_.size(); ++i)
+                         if (step->inputs[i]) own.push_back(next(i));
+                       for (std::size_t i = 0; i < step->captures.size(); ++i) own.push_back(arguments[capture++]);
+                       const Arrays results = replay(*step->program, own);
+                       carried.clear();
+                       split(*step, results, carried, all_ys);
+                     }
+                     carried.insert(carried.end(), all_ys.begin(), all_ys.end());
+                     return carried;
+                   })
+          .program;
+    });
+    const ScanAttribute attributes{program, times, static_cast<std::int64_t>(first_carry),
+                                   static_cast<std::int64_t>(first_slice - first_carry), scan_.reverse};
+    const Arrays results = apply_all(prim::scan, operands, &attributes);
+    take(*steps.back(), results);
+    auto next = results.begin() + static_cast<std::ptrdiff_t>(first_slice - first_carry);
+    std::vector<Arrays> ys;
+    std::vector<const ForwardProgram*> of_steps;
+    for (const StepRef& step : steps) {
+      const auto count =
+          static_cast<std::ptrdiff_t>(layout_.ys) +
+          std::count(step->outputs.begin() + static_cast<std::ptrdiff_t>(layout_.carries), step->outputs.end(), true);
+      ys.emplace_back(next, next + count);
+      of_steps.push_back(step.get());
+      next += count;
+    }
+    take_ys(of_steps, ys, times);
+  }
+
+  Jvp& j_;
+  const ScanAttribute& scan_;
+  const Program& body_;
+  ScanLayout layout_;
+  std::size_t first_slice_;
+  Arrays values_;
+  std::vector<std::optional<Array>> tangents_;
+  std::vector<Arrays> pieces_;  // of ys' tangents, in pieces of consecutive iterations; one without any is zeros
+  std::vector<bool> reached_;
+};
 
 }  // namespace
 
 void scan_jvp(Jvp& j) {
-  const ScanAttribute& scan = j.as<ScanAttribute>();
-  const Program& body = *scan.body;
-  const ScanLayout layout(scan);
-  const std::size_t first_slice = layout.constants + layout.carries;
-  std::vector<bool> present(j.operands());
-  Arrays values;
-  std::vector<std::optional<Array>> tangents(j.operands());
-  for (std::size_t i = 0; i < j.operands(); ++i) {
-    present[i] = j.has(i);
-    values.push_back(j.in(i));
-    if (present[i]) tangents[i] = j.tangent(i);
-  }
-  // Tangents of ys, in pieces of consecutive iterations; a piece without any is zeros.
-  std::vector<Arrays> pieces(layout.ys);
-  std::vector<bool> reached(layout.ys, false);
-  const auto take = [&](const ForwardStep& step, const Arrays& results, std::int64_t count) {
-    std::size_t next = body.outputs.size();
-    for (std::size_t c = 0; c < layout.carries; ++c) {
-      values[layout.constants + c] = results[c];
-      tangents[layout.constants + c].reset();
-      if (step.outputs[c]) tangents[layout.constants + c] = results[next++];
-      present[layout.constants + c] = step.outputs[c];
-    }
-    for (std::size_t y = 0; y < layout.ys; ++y) {
-      TensorType type = body.type(body.outputs[layout.carries + y]);
-      type.shape.insert(0, count);
-      const bool has = step.outputs[layout.carries + y];
-      pieces[y].push_back(has ? reshape(results[next++], type.shape) : zeros(type.shape, type.dtype));
-      reached[y] = reached[y] || has;
-    }
-  };
-  for (std::int64_t begin = 0; begin < scan.length;) {
-    const ForwardStep step = forward_step(body, present);
-    bool steady = scan.length - begin > 1;
-    for (std::size_t c = 0; c < layout.carries; ++c)
-      steady = steady && step.outputs[c] == present[layout.constants + c];
-    const std::int64_t count = steady ? scan.length - begin : 1;
-    const auto part = [&](const Array& stacked) {
-      return scan.reverse ? slice_axis(stacked, 0, {scan.length - begin - count, scan.length - begin})
-                          : slice_axis(stacked, 0, {begin, begin + count});
-    };
-    if (!steady) {
-      Arrays inputs;
-      const std::int64_t index = slice_index(scan, begin);
-      for (std::size_t i = 0; i < values.size(); ++i)
-        inputs.push_back(i < first_slice ? values[i] : slice_at(values[i], index));
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (present[i]) inputs.push_back(i < first_slice ? *tangents[i] : slice_at(*tangents[i], index));
-      inputs.insert(inputs.end(), step.traced.captures.begin(), step.traced.captures.end());
-      take(step, replay(*step.traced.program, inputs), 1);
-    } else {
-      // constants, their tangents, captures; carries, theirs; slices, theirs. The body's inputs and outputs likewise.
-      Arrays operands;
-      std::vector<std::size_t> order;
-      std::vector<std::size_t> tangent_input(values.size());
-      std::size_t next = body.inputs.size();
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (present[i]) tangent_input[i] = next++;
-      ScanAttribute attributes{nullptr, count, 0, 0, scan.reverse};
-      const auto add_range = [&](std::size_t from, std::size_t to, bool slices) {
-        for (std::size_t i = from; i < to; ++i) {
-          operands.push_back(slices ? part(values[i]) : values[i]);
-          order.push_back(i);
-        }
-        for (std::size_t i = from; i < to; ++i) {
-          if (!present[i]) continue;
-          operands.push_back(slices ? part(*tangents[i]) : *tangents[i]);
-          order.push_back(tangent_input[i]);
-        }
-      };
-      add_range(0, layout.constants, false);
-      for (const Array& capture : step.traced.captures) {
-        operands.push_back(capture);
-        order.push_back(next++);
-      }
-      attributes.constants = static_cast<std::int64_t>(operands.size());
-      add_range(layout.constants, first_slice, false);
-      attributes.carries = static_cast<std::int64_t>(operands.size()) - attributes.constants;
-      add_range(first_slice, values.size(), true);
-      Program program = with_inputs(*step.traced.program, order);
-      // Outputs: carries, their tangents, ys, theirs; `position` finds each of the step's again.
-      std::vector<std::size_t> kinds[4];
-      std::size_t tangent = body.outputs.size();
-      for (std::size_t i = 0; i < body.outputs.size(); ++i) {
-        kinds[i < layout.carries ? 0 : 2].push_back(i);
-        if (step.outputs[i]) kinds[i < layout.carries ? 1 : 3].push_back(tangent++);
-      }
-      std::vector<ValueId> outputs;
-      std::vector<std::size_t> position(program.outputs.size());
-      for (const std::vector<std::size_t>& kind : kinds)
-        for (const std::size_t i : kind) {
-          position[i] = outputs.size();
-          outputs.push_back(program.outputs[i]);
-        }
-      program.outputs = outputs;
-      attributes.body = std::make_shared<const Program>(std::move(program));
-      const Arrays all = apply_all(prim::scan, operands, &attributes);
-      Arrays results;
-      for (const std::size_t i : position) results.push_back(all[i]);
-      take(step, results, count);
-    }
-    begin += count;
-  }
-  for (std::size_t c = 0; c < layout.carries; ++c)
-    if (tangents[layout.constants + c]) j.add_canonical(*tangents[layout.constants + c], c);
-  for (std::size_t y = 0; y < layout.ys; ++y) {
-    if (!reached[y]) continue;
-    if (scan.reverse) std::reverse(pieces[y].begin(), pieces[y].end());
-    j.add_canonical(pieces[y].size() == 1 ? pieces[y][0] : concatenate(pieces[y], 0), layout.carries + y);
-  }
+  ScanForwardMode(j).run();
 }
 
 }  // namespace eadem

@@ -70,6 +70,20 @@ Traced trace_for_compile(std::string who, const Types& inputs, const ArraysFunct
   return traced;
 }
 
+namespace {
+thread_local int compiled_calls = 0;
+}  // namespace
+
+CompiledCall::CompiledCall(std::string_view function) {
+  if (compiled_calls == Trace::kMaxDepth)
+    fail<ValueError>("[compile of {}] compiled functions call each other more than {} deep: does one call itself?",
+                     function, Trace::kMaxDepth);
+  ++compiled_calls;
+}
+CompiledCall::~CompiledCall() {
+  --compiled_calls;
+}
+
 struct VjpState {
   std::string who;
   Traced traced;
@@ -269,9 +283,9 @@ Arrays cond_arrays(std::string who, const Array& index, const std::vector<Arrays
   return apply_all(prim::cond, joined(joined({convert(which, DType::i64)}, operands), captures), &attributes);
 }
 
-Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs) {
+Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, const RematPolicy& policy) {
   const Traced body = trace(std::move(who), types_of(inputs), f);
-  const RematAttribute attributes{body.program};
+  const RematAttribute attributes{body.program, policy.name, policy.names};
   const Arrays operands = joined(inputs, body.captures);
   Arrays results = apply_all(prim::remat, operands, &attributes);
   join_results(*body.program, operands, results);

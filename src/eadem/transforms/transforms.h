@@ -16,6 +16,12 @@
 
 namespace eadem {
 
+/// Which values of a rematerialised function are kept for its gradient; see checkpoint_policies.
+struct RematPolicy {
+  std::string name = "nothing_saveable";
+  std::vector<std::string> names = {};
+};
+
 namespace detail {
 
 using ArraysFunction = std::function<Arrays(const Arrays&)>;
@@ -36,7 +42,7 @@ Arrays while_arrays(std::string who, const ArraysFunction& condition, const Arra
                     const Arrays& carries);
 Arrays cond_arrays(std::string who, const Array& index, const std::vector<ArraysFunction>& branches,
                    const Arrays& operands);
-Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs);
+Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, const RematPolicy& policy);
 Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,
                          const ArraysFunction& backward, const Arrays& inputs);
 /// begin, begin + 1, ...: i64[count].
@@ -129,9 +135,10 @@ auto vjp(F f, const P&... primals) {
   });
 }
 
-/// f's value at the primals and its directional derivative along the tangents, which have the primals' types.
+namespace detail {
+
 template <class F, class... P>
-auto jvp(F f, const std::tuple<P...>& primals, const std::tuple<P...>& tangents) {
+auto jvp_of(F f, const std::tuple<P...>& primals, const std::tuple<P...>& tangents) {
   using Result = std::remove_cvref_t<decltype(std::apply(f, primals))>;
   std::optional<Result> traced;
   const auto [outputs, directions] = detail::jvp_arrays(
@@ -142,6 +149,33 @@ auto jvp(F f, const std::tuple<P...>& primals, const std::tuple<P...>& tangents)
       },
       leaves(primals), leaves(tangents));
   return std::pair(with_leaves(*traced, outputs), with_leaves(*traced, directions));
+}
+
+// What f takes when it does not take each of P: all of them as one.
+template <class F, class... P>
+auto whole_of(const P&... each) {
+  if constexpr (std::is_invocable_v<F&, const std::tuple<P...>&>) {
+    return std::tuple<P...>(each...);
+  } else {
+    static_assert(sizeof...(P) == 2, "jvp: f does not take these primals");
+    return std::pair<P...>(each...);
+  }
+}
+
+}  // namespace detail
+
+/// f's value at the primals and its directional derivative along the tangents, which have the primals' types. As in C++
+/// `std::tuple(x)` of a pair or a tuple x is x's elements, an f that takes only the whole gets the whole.
+template <class F, class... P>
+auto jvp(F f, const std::tuple<P...>& primals, const std::tuple<P...>& tangents) {
+  if constexpr (std::is_invocable_v<F&, const P&...>) {
+    return detail::jvp_of(f, primals, tangents);
+  } else {
+    const auto whole = [](const P&... each) { return detail::whole_of<F>(each...); };
+    using Whole = decltype(std::apply(whole, primals));
+    return detail::jvp_of(f, std::tuple<Whole>(std::apply(whole, primals)),
+                          std::tuple<Whole>(std::apply(whole, tangents)));
+  }
 }
 
 /// Over which axis of each argument vmap maps: one for all its leaves, nullopt for an argument that is not mapped.
@@ -268,10 +302,36 @@ auto cond(const Array& predicate, Yes yes, No no, const T&... operands) {
   return switch_case(detail::index_of_predicate(predicate), std::tuple<No, Yes>(no, yes), operands...);
 }
 
-/// f, whose values are computed again for its gradient instead of being kept: less memory, the same bits.
+/// The policies of `remat`, named as JAX's. Arguments and results are kept in any case; a loop or branch inside is one
+/// equation.
+namespace checkpoint_policies {
+/// Computes everything again.
+inline RematPolicy nothing_saveable() {
+  return {"nothing_saveable"};
+}
+/// Computes nothing again, as without remat.
+inline RematPolicy everything_saveable() {
+  return {"everything_saveable"};
+}
+/// Keeps the results of matmul, linear, dot_general and quantized products.
+inline RematPolicy dots_saveable() {
+  return {"dots_saveable"};
+}
+/// Keeps those of products without batch axes: of activations by weights, not of attention's scores.
+inline RematPolicy dots_with_no_batch_dims_saveable() {
+  return {"dots_with_no_batch_dims_saveable"};
+}
+/// Keeps what checkpoint_name(x, name) names so.
+inline RematPolicy save_only_these_names(std::vector<std::string> names) {
+  return {"save_only_these_names", std::move(names)};
+}
+}  // namespace checkpoint_policies
+
+/// f, whose values, but for those that the policy keeps, are computed again for its gradient: less memory, the same
+/// bits. Throws ValueError for a policy that does not exist.
 template <class F>
-auto remat(F f) {
-  return [f](const auto&... arguments) {
+auto remat(F f, RematPolicy policy = {}) {
+  return [f, policy](const auto&... arguments) {
     using Result = std::remove_cvref_t<decltype(f(arguments...))>;
     const std::tuple<std::remove_cvref_t<decltype(arguments)>...> all(arguments...);
     std::optional<Result> traced;
@@ -281,7 +341,7 @@ auto remat(F f) {
           traced = std::apply(f, with_leaves(all, values));
           return leaves(*traced);
         },
-        leaves(all));
+        leaves(all), policy);
     return with_leaves(*traced, results);
   };
 }

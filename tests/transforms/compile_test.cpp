@@ -1,0 +1,186 @@
+// compile: numbers as operands, static arguments, donation, carries in place, the memory planned and used.
+
+#include "eadem/transforms/compile.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "eadem/base/allocations.h"
+#include "eadem/base/buffer.h"
+#include "eadem/ops/catalog.h"
+#include "tests/support/bits.h"
+
+namespace eadem {
+namespace {
+
+using namespace eadem::testing;
+
+Array random(std::uint64_t seed, const Shape& shape, DType dtype = DType::f32) {
+  return contiguous(normal(random_key(seed), shape, dtype));
+}
+Array total(const Array& x) {
+  Shape axes;
+  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
+  return sum(x, axes);
+}
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const ValueError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(CompileNumbers, AreOperands) {
+  // Of a learning rate beside arrays of every dtype, and in arithmetic of its own.
+  const auto step = [](const Array& p, const Array& g, const auto& rate, const auto& decay) {
+    return p - g * rate - p * (rate * decay) / (1.0 - decay) + rate;
+  };
+  const auto compiled = compile(step);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const Array p = random(1, {40}, dtype), g = random(2, {40}, dtype);
+    for (const double rate : {0.1, 1e-3, 3.0, 1.0 / 3, -1e-30, 1e300})
+      for (const double decay : {0.01, 1 - 0x1p-53}) expect_same(compiled(p, g, rate, decay), step(p, g, rate, decay));
+  }
+  EXPECT_EQ(compiled.programs(), 4u);
+  expect_same(compiled(random(1, {40}), random(2, {40}), 0.5f, 0.25f),
+              step(random(1, {40}), random(2, {40}), 0.5, 0.25));
+  EXPECT_EQ(compiled.programs(), 4u);
+}
+TEST(CompileNumbers, IntegersAndFlagsAreOperandsToo) {
+  const auto f = compile([](const Array& x, const auto& n, const auto& flag) {
+    return where(broadcast_to(flag, x.shape()), x * convert(n, x.dtype()), x);
+  });
+  const Array x = random(1, {5});
+  expect_same(f(x, 3, true), x * 3.0);
+  expect_same(f(x, 7, true), x * 7.0);
+  expect_same(f(x, -7, false), x);
+  EXPECT_EQ(f.programs(), 1u);
+  expect_same(f(x, 7u, true), x * 7.0);
+  EXPECT_EQ(f.programs(), 2u);
+}
+TEST(CompileNumbers, OtherTransformsTakeThemToo) {
+  const auto f = compile([](const Array& x, const auto& scale) { return total(sin(x * scale)); });
+  const Array x = random(1, {5});
+  const auto plain = [&](const Array& v) { return total(sin(v * 0.3)); };
+  expect_same(grad([&](const Array& v) { return f(v, 0.3); })(x), grad(plain)(x));
+}
+TEST(CompileNumbers, StaticOnesDecideShapes) {
+  const auto f = compile([](const Array& x, std::int64_t times, bool twice) {
+    const Array y = concatenate(std::vector<Array>(static_cast<std::size_t>(times), x), 0);
+    return twice ? y * 2.0 : y;
+  });
+  const Array x = random(1, {2});
+  EXPECT_EQ(f(x, static_arg<std::int64_t>(3), static_arg(false)).shape(), (Shape{6}));
+  EXPECT_EQ(f(x, static_arg<std::int64_t>(2), static_arg(false)).shape(), (Shape{4}));
+  expect_same(f(x, static_arg<std::int64_t>(1), static_arg(true)), x * 2.0);
+  EXPECT_EQ(f.programs(), 3u);
+  f(x, static_arg<std::int64_t>(3), static_arg(false));
+  EXPECT_EQ(f.programs(), 3u);
+}
+TEST(CompileNumbers, AreNotIntegersUnawares) {
+  const auto f = compile([](const Array& x, const auto& n) { return x * n; });
+  EXPECT_THROW(f(arange(3), 0.5), TypeError);
+}
+
+TEST(CompileDonation, TheMemoryBecomesTheResults) {
+  const auto f = compile([](const Array& x, const Array& y) { return sin(x * y) + 1.0; });
+  const Array y = random(2, {1000});
+  Array x = random(1, {1000});
+  const Array expected = sin(x * y) + 1.0;
+  const std::byte* memory = x.view().data;
+  const Array got = f(std::move(x), y);
+  expect_same(got, expected);
+  EXPECT_EQ(got.view().data, memory);
+  for (const std::string& message : {message_of([&] { x.view(); }), message_of([&] { x + 1.0; }),
+                                     message_of([&] { grad([&](const Array& v) { return total(v * x); })(y); })}) {
+    EXPECT_TRUE(has(message, "donated")) << message;
+    EXPECT_TRUE(has(message, "compile of")) << message;
+    EXPECT_TRUE(has(message, "f32[1000]")) << message;
+  }
+}
+TEST(CompileDonation, WhatSomebodyElseHoldsStaysAsItIs) {
+  const auto f = compile([](const Array& x) { return exp(x) * 0.5; });
+  Array x = random(1, {1000});
+  const Array held = x, before = copy(x), expected = exp(before) * 0.5;
+  expect_same(f(std::move(x)), expected);
+  expect_same(held, before);
+  // Memory that was lent (a mapped file) is not ours to write.
+  std::vector<float> lent(1000, 0.25f);
+  const std::vector<float> same = lent;
+  Array mapped(Buffer::borrow(lent.data(), 4000, nullptr),
+               contiguous_view(reinterpret_cast<std::byte*>(lent.data()), DType::f32, {1000}));
+  expect_same(f(std::move(mapped)), exp(Array::from(same, {1000})) * 0.5);
+  EXPECT_EQ(lent, same);
+}
+TEST(CompileDonation, OfTreesAndTwice) {
+  using State = std::pair<Array, std::vector<Array>>;
+  const auto step = [](const State& s, const Array& g) {
+    std::vector<Array> next;
+    for (const Array& m : s.second) next.push_back(m * 0.9 + g);
+    return State(s.first - g * 0.1, next);
+  };
+  const auto compiled = compile(step);
+  const Array g = random(3, {3000});
+  State eager(random(1, {3000}), {random(2, {3000}), random(4, {3000})}),
+      donated(copy(eager.first), {copy(eager.second[0]), copy(eager.second[1])});
+  compiled(eager, g);  // what is made once
+  for (int i = 0; i < 5; ++i) {
+    eager = step(eager, g);
+    const std::int64_t before = live_bytes();
+    reset_peak_bytes();
+    donated = compiled(std::move(donated), g);
+    EXPECT_LE(peak_bytes() - before, i == 0 ? 12064 : 64) << "iteration " << i;  // then all in place
+    expect_same(donated, eager);
+  }
+  Array x = random(1, {10});
+  const Array& same = x;
+  const auto sum_of = compile([](const Array& a, const Array& b) { return a + b; });
+  expect_same(sum_of(std::move(x), same), random(1, {10}) * 2.0);
+}
+
+TEST(CompileCarries, AreOverwritten) {
+  constexpr std::int64_t kBytes = 1 << 20;
+  const Array x = random(1, {kBytes / 4}), xs = random(2, {50, 1});
+  const auto of_scan = compile([](const Array& c, const Array& in) {
+    return scan([](const Array& h,
+                   const Array& s) { return std::pair(sin(h * broadcast_to(s, h.shape())), std::tuple<>()); },
+                c, in)
+        .first;
+  });
+  const auto of_while = compile([](const Array& c) {
+    using Carry = std::pair<Array, Array>;
+    return while_loop([](const Carry& v) { return less(v.second, full({}, 50, DType::i64)); },
+                      [](const Carry& v) { return Carry(cos(v.first) * 0.5, v.second + full({}, 1, DType::i64)); },
+                      Carry(c, zeros({}, DType::i64)))
+        .first;
+  });
+  const auto peak = [&](const auto& f) {
+    f();
+    const std::int64_t before = live_bytes();
+    reset_peak_bytes();
+    f();
+    return peak_bytes() - before;
+  };
+  // One carry beside the argument, not two.
+  EXPECT_LE(peak([&] { of_scan(x, xs); }), kBytes + 4096);
+  EXPECT_LE(peak([&] { of_while(x); }), kBytes + 4096);
+}
+
+TEST(CompileErrors, CallsWithoutEnd) {
+  std::function<Array(const Array&)> again;
+  const auto f = compile([&](const Array& x) { return again(x) + 1.0; });
+  again = [&](const Array& x) { return f(x); };
+  const std::string message = message_of([&] { f(random(1, {3})); });
+  EXPECT_TRUE(has(message, "call each other") && has(message, "CallsWithoutEnd")) << message;
+}
+
+}  // namespace
+}  // namespace eadem

@@ -56,6 +56,27 @@ void adjust(const BackwardRow& row, Wide<T>* s, Wide<T>* capped_from) {
   }
 }
 
+// The contraction of dy and o in the f32 order.
+template <class T>
+Wide<T> delta_of(const BackwardRow& r) {
+  using W = Wide<T>;
+  const T* cotangent = static_cast<const T*>(r.cotangent);
+  const W* output = static_cast<const W*>(r.output);
+  numerics::BlockTree<W> tree;
+  for (std::int64_t block = 0; block < r.head_size; block += numerics::kBlockTerms) {
+    const std::int64_t end = std::min(r.head_size, block + numerics::kBlockTerms);
+    W sum = 0;
+    for (std::int64_t step = block; step < end; step += numerics::kStepTerms) {
+      W v = 0;
+      for (std::int64_t k = step; k < std::min(end, step + numerics::kStepTerms); ++k)
+        v = std::fma(numerics::widen(cotangent[k]), output[k], v);
+      sum = sum + v;
+    }
+    tree.add(sum);
+  }
+  return tree.sum() + W{0};
+}
+
 template <class T>
 void row(const BackwardRow& r) {
   using W = Wide<T>;
@@ -63,10 +84,7 @@ void row(const BackwardRow& r) {
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
   W *s = static_cast<W*>(r.s), *dp = static_cast<W*>(r.dp);
   const W scale = static_cast<W>(r.options->scale), sum = static_cast<W>(r.sum);
-  const T* cotangent = static_cast<const T*>(r.cotangent);
-  const W* output = static_cast<const W*>(r.output);
-  const W delta = numerics::contract<W>([&](std::int64_t i) { return numerics::widen(cotangent[i]); },
-                                        [&](std::int64_t i) { return output[i]; }, r.head_size);
+  const W delta = delta_of<T>(r);
   const auto clear = [&](W* row) {
     std::fill(row, row + r.lo, W{0});
     std::fill(row + r.hi, row + r.columns, W{0});

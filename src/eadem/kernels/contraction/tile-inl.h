@@ -246,16 +246,19 @@ HWY_INLINE void WidenStep(const std::uint16_t* in, float* out) {
   }
 }
 
-// The smallest non-zero magnitude among 16-bit values, two to a 32-bit word, seen in whole vectors.
-class Least {
+// The smallest non-zero magnitude among 16-bit values, seen in whole vectors of D.
+template <class D>
+class LeastIn {
  public:
-  HWY_INLINE Least() : least_(hn::Set(D(), 0xffff)) {}
+  HWY_INLINE LeastIn() : least_(hn::Set(D(), 0xffff)) {}
+  HWY_INLINE void See(hn::Vec<D> x) {
+    // Zero wraps to the largest value, so it never is the minimum.
+    least_ = hn::Min(least_, hn::Sub(hn::And(x, hn::Set(d_, 0x7fff)), hn::Set(d_, 1)));
+  }
   HWY_INLINE void See(const std::uint32_t* words, std::int64_t count) {
     const auto* halves = reinterpret_cast<const std::uint16_t*>(words);
-    const auto one = hn::Set(d_, 1), magnitude = hn::Set(d_, 0x7fff);
-    // Zero wraps to the largest value, so it never is the minimum.
     for (std::int64_t i = 0; i < 2 * count; i += static_cast<std::int64_t>(hn::MaxLanes(d_)))
-      least_ = hn::Min(least_, hn::Sub(hn::And(hn::LoadU(d_, halves + i), magnitude), one));
+      See(hn::LoadU(d_, halves + i));
   }
   HWY_INLINE Smallest Value() const {
     alignas(64) std::uint16_t each[hn::MaxLanes(D())];
@@ -266,10 +269,10 @@ class Least {
   }
 
  private:
-  using D = hn::ScalableTag<std::uint16_t>;
   static constexpr D d_{};
   hn::Vec<D> least_;
 };
+using Least = LeastIn<hn::ScalableTag<std::uint16_t>>;
 
 // The term that unit u of a step is; of a pair the one in the high half.
 template <class Op>
@@ -282,23 +285,51 @@ constexpr std::int64_t TermOf(std::int64_t u) {
     return u % 16 * 2 + u / 16;
 }
 
-// One step of at least four rows of a that are adjacent in memory: by squares of one 128-bit vector, each line of
-// memory read once. Units past `terms` become zeros.
-template <class Op>
-HWY_INLINE void PackStepOfColumns(const typename Op::Element* in, std::int64_t stride, int count, std::int64_t terms,
-                                  typename Op::Unit* out) {
+// Rows to columns of squares of 32-bit or, of two rows, 64-bit elements.
+template <class D, class V>
+HWY_INLINE void TransposeSquare(D d, V (&x)[2]) {
+  const V a = x[0], b = x[1];
+  x[0] = hn::InterleaveLower(d, a, b), x[1] = hn::InterleaveUpper(d, a, b);
+}
+template <class D, class V>
+HWY_INLINE void TransposeBlocks(D d, V& a, V& b, V& c, V& e) {
+  const hn::Repartition<std::uint64_t, D> d64;
+  const auto ab0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b)), ab2 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+  const auto ce0 = hn::BitCast(d64, hn::InterleaveLower(d, c, e)), ce2 = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
+  a = hn::BitCast(d, hn::InterleaveLower(d64, ab0, ce0)), b = hn::BitCast(d, hn::InterleaveUpper(d64, ab0, ce0));
+  c = hn::BitCast(d, hn::InterleaveLower(d64, ab2, ce2)), e = hn::BitCast(d, hn::InterleaveUpper(d64, ab2, ce2));
+}
+template <class D, class V>
+HWY_INLINE void TransposeSquare(D d, V (&x)[4]) {
+  TransposeBlocks(d, x[0], x[1], x[2], x[3]);
+}
+template <class D, class V>
+HWY_INLINE void TransposeSquare(D d, V (&x)[8]) {
+  TransposeBlocks(d, x[0], x[1], x[2], x[3]);
+  TransposeBlocks(d, x[4], x[5], x[6], x[7]);
+  for (int i = 0; i < 4; ++i) {
+    const V low = x[i], high = x[i + 4];
+    x[i] = hn::ConcatLowerLower(d, high, low), x[i + 4] = hn::ConcatUpperUpper(d, high, low);
+  }
+}
+
+// Steps of at least `side` rows of a that are adjacent in memory: by squares, each line of memory read once. Units past
+// `terms` become zeros.
+template <class Op, int side>
+HWY_INLINE Smallest PackColumns(const typename Op::Element* in, std::int64_t stride, int count, std::int64_t terms,
+                                typename Op::Unit* out) {
   using Unit = typename Op::Unit;
-  constexpr int kSide = static_cast<int>(16 / sizeof(Unit));
-  const hn::FixedTag<Unit, kSide> d;
+  const hn::FixedTag<Unit, side> d;
   const hn::Rebind<typename Op::Element, decltype(d)> de;
-  const hn::Repartition<std::uint64_t, decltype(d)> d64;
-  const auto load = [&](std::int64_t u, int first) HWY_ATTR {
+  const hn::Repartition<std::uint16_t, decltype(d)> d16;
+  [[maybe_unused]] LeastIn<decltype(d16)> least;
+  const auto load = [&](std::int64_t u, std::int64_t end, const typename Op::Element* rows) HWY_ATTR {
     const std::int64_t k = TermOf<Op>(u);
-    if (k >= terms) return hn::Zero(d);
-    const auto* at = in + k * stride + first;
+    if (k >= end) return hn::Zero(d);
+    const auto* at = rows + k * stride;
     if constexpr (kUnitsArePairs<Op>) {
       const auto high = hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(de, at)));
-      return k + 2 < terms ? hn::Or(high, hn::PromoteTo(d, hn::LoadU(de, at + 2 * stride))) : high;
+      return k + 2 < end ? hn::Or(high, hn::PromoteTo(d, hn::LoadU(de, at + 2 * stride))) : high;
     } else if constexpr (Op::kPairs) {
       const hn::RebindToUnsigned<decltype(d)> du;
       return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(de, at))));
@@ -309,27 +340,23 @@ HWY_INLINE void PackStepOfColumns(const typename Op::Element* in, std::int64_t s
       return hn::LoadU(d, at);
     }
   };
-  for (int i = 0; i < count; i += kSide) {
-    const int first = std::min(i, count - kSide);  // the last square may overlap the one before
-    Unit* to = out + first * kUnitStride<Op>;
-    for (int u = 0; u < Op::kUnitsPerStep; u += kSide, to += kSide) {
-      if constexpr (kSide == 2) {
-        const auto a = load(u, first), b = load(u + 1, first);
-        hn::StoreU(hn::InterleaveLower(d, a, b), d, to);
-        hn::StoreU(hn::InterleaveUpper(d, a, b), d, to + kUnitStride<Op>);
-      } else {
-        const auto a = load(u, first), b = load(u + 1, first), c = load(u + 2, first), e = load(u + 3, first);
-        const auto ab0 = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
-        const auto ab2 = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
-        const auto ce0 = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
-        const auto ce2 = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab0, ce0)), d, to);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab0, ce0)), d, to + kUnitStride<Op>);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, ab2, ce2)), d, to + 2 * kUnitStride<Op>);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, ab2, ce2)), d, to + 3 * kUnitStride<Op>);
+  for (std::int64_t k = 0; k < terms; k += kStepTerms, in += kStepTerms * stride, out += Op::kUnitsPerStep)
+    for (int i = 0; i < count; i += side) {
+      const int first = std::min(i, count - side);  // the last square may overlap the one before
+      Unit* to = out + first * kUnitStride<Op>;
+      for (int u = 0; u < Op::kUnitsPerStep; u += side, to += side) {
+        hn::Vec<decltype(d)> x[side];
+#pragma GCC unroll 8
+        for (int n = 0; n < side; ++n) {
+          x[n] = load(u + n, terms - k, in + first);
+          if constexpr (Op::kChecked) least.See(hn::BitCast(d16, x[n]));
+        }
+        TransposeSquare(d, x);
+#pragma GCC unroll 8
+        for (int n = 0; n < side; ++n) hn::StoreU(x[n], d, to + n * kUnitStride<Op>);
       }
     }
-  }
+  return Op::kChecked ? least.Value() : kNoneSmall;
 }
 
 template <class Op>
@@ -339,13 +366,11 @@ Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
   auto* out = static_cast<typename Op::Unit*>(packed);
   const std::int64_t steps = (terms + kStepTerms - 1) / kStepTerms;
   [[maybe_unused]] Least least;
-  if (a.row == 1 && a.term != 1 && count >= 4) {
-    for (std::int64_t s = 0; s < steps; ++s)
-      PackStepOfColumns<Op>(base + s * kStepTerms * a.term, a.term, count, std::min(kStepTerms, terms - s * kStepTerms),
-                            out + s * Op::kUnitsPerStep);
-    if constexpr (Op::kChecked)
-      for (int i = 0; i < count; ++i) least.See(out + i * kUnitStride<Op>, steps * Op::kUnitsPerStep);
-    return Op::kChecked ? least.Value() : kNoneSmall;
+  if (a.row == 1 && a.term != 1) {
+    constexpr int side = static_cast<int>(16 / sizeof(typename Op::Unit));
+    if constexpr (kUnitsArePairs<Op>)
+      if (count >= 2 * side) return PackColumns<Op, 2 * side>(base, a.term, count, terms, out);
+    if (count >= side) return PackColumns<Op, side>(base, a.term, count, terms, out);
   }
   for (int i = 0; i < count; ++i, out += kUnitStride<Op>) {
     if (i > 0 && a.row == 0) {  // a row repeated by its stride

@@ -325,6 +325,11 @@ std::vector<SampleCase> cases() {
   };
 }
 
+// A channel a group, more channels than lanes, more rows than a block of terms.
+SampleCase depthwise_case() {
+  return {{2, 13, 12, 21}, {3, 3, 1, 21}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 21};
+}
+
 template <class A>
 A attribute_of(const SampleCase& each) {
   A a;
@@ -343,6 +348,12 @@ void samples(SampleSink& sink) {
     }
   sink.add({{DType::bf16, {2, 9, 3}}, {DType::bf16, {3, 3, 4}}, {DType::f32, {4}}},
            with_result(attribute_of<ConvAttribute>(cases()[0]), DType::f32));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const auto a = attribute_of<ConvAttribute>(depthwise_case());
+    const Shape x = depthwise_case().x, w = depthwise_case().w;
+    sink.add({{dtype, x, Fill::edges}, {dtype, w, Fill::wide}, {dtype, {21}}}, a);
+    sink.add({{dtype, x}, {dtype, w}}, with_result(a, DType::f32));
+  }
 }
 
 void kernel_samples(SampleSink& sink) {
@@ -360,6 +371,13 @@ void kernel_samples(SampleSink& sink) {
   a.taps = {7, 7};
   sink.add({{DType::f32, {2, 40, 40, 20}}, {DType::f32, {2, 40, 40, 2}}}, a);
   sink.add({{DType::bf16, {2, 40, 40, 20}}, {DType::bf16, {2, 40, 40, 2}}}, with_result(a, DType::f32));
+  a = attribute_of<KernelAttribute>(depthwise_case());
+  a.taps = {3, 3};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const SampleOperand x{dtype, depthwise_case().x}, edges{dtype, x.shape, Fill::edges};
+    sink.add({x, x}, a);
+    sink.add({edges, x}, with_result(a, dtype));
+  }
 }
 
 }  // namespace

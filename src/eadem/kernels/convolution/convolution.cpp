@@ -6,6 +6,8 @@
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/contraction/contraction.h"
+#include "eadem/kernels/convolution/depthwise.h"
+#include "eadem/kernels/convolution/matrix_tree.h"
 #include "eadem/kernels/convolution/patches.h"
 #include "eadem/kernels/move/copy.h"
 #include "eadem/numerics/contraction.h"
@@ -58,6 +60,7 @@ void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, 
                   outputs >= kKeptColumns);
   }
   const Patches patches(x, taps, spatial(y.shape, 1), c);
+  if (depthwise_admits(x, taps.elements(), outputs, c.groups, y.dtype)) return depthwise(patches, x, kernel, bias, y);
   const std::int64_t row_bytes = std::max<std::int64_t>(1, patches.terms() * c.groups * size);
   const std::int64_t most = std::max<std::int64_t>(1, patches.rows() / (2 * threads()));
   const std::int64_t block =
@@ -94,36 +97,6 @@ void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, 
 }
 
 namespace {
-
-// Sums of chunks, each a matrix, by the tree of contractions.
-template <class W>
-class MatrixTree {
- public:
-  // Takes the memory's contents.
-  void add(std::vector<W>& sum) {
-    std::size_t level = 0;
-    for (; (count_ >> level) & 1; ++level) {
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = pending_[level][i] + sum[i];
-      pending_[level].clear();
-    }
-    if (level == pending_.size()) pending_.emplace_back();
-    std::swap(pending_[level], sum);
-    ++count_;
-  }
-  std::vector<W> sum() {
-    std::vector<W> result;
-    for (std::vector<W>& each : pending_) {
-      if (each.empty()) continue;
-      for (std::size_t i = 0; i < result.size(); ++i) each[i] = each[i] + result[i];
-      std::swap(result, each);
-    }
-    return result;
-  }
-
- private:
-  std::uint64_t count_ = 0;
-  std::vector<std::vector<W>> pending_;
-};
 
 template <class W>
 void vjp_kernel(const Patches& patches, const TensorView& x, const TensorView& dy, std::int64_t groups,
@@ -173,7 +146,10 @@ void vjp_kernel(const Patches& patches, const TensorView& x, const TensorView& d
 void convolve_vjp_kernel(const TensorView& x, const TensorView& dy, const numerics::Convolution& c,
                          const TensorView& dw) {
   if (dw.elements() == 0) return;
-  const Patches patches(x, spatial(dw.shape, 0), spatial(dy.shape, 1), c);
+  const Shape taps = spatial(dw.shape, 0);
+  const Patches patches(x, taps, spatial(dy.shape, 1), c);
+  if (depthwise_admits(x, taps.elements(), dw.shape.back(), c.groups, x.dtype))
+    return depthwise_vjp_kernel(patches, x, dy, dw);
   visit_floating(x.dtype,
                  [&]<class T>(std::type_identity<T>) { vjp_kernel<numerics::Wide<T>>(patches, x, dy, c.groups, dw); });
 }

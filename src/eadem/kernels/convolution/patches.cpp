@@ -84,6 +84,28 @@ void Patches::gather_row(std::int64_t row, std::int64_t group_stride, std::byte*
   }
 }
 
+void Patches::places(std::int64_t row, const std::byte** to) const {
+  const int last = taps_.rank() - 1;
+  const std::int64_t* along[kMaxRank];
+  std::int64_t rest = row;
+  for (int axis = last; axis >= 0; --axis) {
+    along[axis] = places_[static_cast<std::size_t>(axis)].data() + rest % outs_[axis] * taps_[axis];
+    rest /= outs_[axis];
+  }
+  const std::byte* base = x_.data + rest * x_.strides[0] * size_;
+  for (const Shape& tap : taps_before_) {
+    std::int64_t offset = 0;
+    bool outside = false;
+    for (int axis = 0; axis < last; ++axis) {
+      const std::int64_t place = along[axis][tap[axis]];
+      outside = outside || place == kNowhere;
+      if (!outside) offset += place;
+    }
+    for (std::int64_t t = 0; t < taps_[last]; ++t)
+      *to++ = outside || along[last][t] == kNowhere ? nullptr : base + offset + along[last][t];
+  }
+}
+
 void Patches::gather(std::int64_t first, std::int64_t count, std::byte* to) const {
   const std::int64_t bytes = terms() * size_;
   for (std::int64_t i = 0; i < count; ++i) gather_row(first + i, count * bytes, to + i * bytes);

@@ -16,6 +16,8 @@ class Patches {
   /// Rows in all, N times the outputs; and the elements of a row in one group.
   std::int64_t rows() const { return x_.shape[0] * outs_.elements(); }
   std::int64_t terms() const { return taps_.elements() * channels_; }
+  /// The first channel that each tap of a row meets; null for padding and holes.
+  void places(std::int64_t row, const std::byte** to) const;
   /// Writes rows [first, first + count) as [groups, count, terms].
   void gather(std::int64_t first, std::int64_t count, std::byte* to) const;
 

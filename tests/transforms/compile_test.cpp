@@ -174,6 +174,56 @@ TEST(CompileCarries, AreOverwritten) {
   EXPECT_LE(peak([&] { of_while(x); }), kBytes + 4096);
 }
 
+// What was planned is what a run takes, to the byte.
+void expect_planned(const std::function<Arrays(const Arrays&)>& f, const Arrays& inputs) {
+  const Traced traced = trace("test", types_of(inputs), f);
+  const Executable executable(*traced.program);
+  Arrays all = inputs;
+  all.insert(all.end(), traced.captures.begin(), traced.captures.end());
+  executable.run(all);  // what kernels keep from one use to the next
+  const std::int64_t before = live_bytes();
+  reset_peak_bytes();
+  executable.run(all);
+  ASSERT_TRUE(executable.planned_peak_bytes().has_value());
+  EXPECT_EQ(*executable.planned_peak_bytes(), peak_bytes() - before) << print(*traced.program);
+  EXPECT_GT(*executable.planned_peak_bytes(), 0);
+}
+TEST(CompileMemory, IsTakenAsPlanned) {
+  const Array x = random(1, {64, 48}), y = random(2, {64, 48}), row = random(3, {48});
+  // Chains, one after the other; values that are held for later; results that take over memory.
+  expect_planned([](const Arrays& in) { return Arrays{sin(in[0] * in[1]) + in[0]}; }, {x, y});
+  expect_planned(
+      [](const Arrays& in) {
+        const Array a = softmax(in[0] * 2.0), b = exp(in[1]) + a, c = softmax(b) * a;
+        return Arrays{c, sum(c * b, {0}), tanh(c) - b};
+      },
+      {x, y});
+  // Windows, shared and copied where there is none.
+  expect_planned(
+      [](const Arrays& in) {
+        const Array t = transpose(in[0] + 1.0), flat = reshape(t, {64 * 48});
+        return Arrays{flat * 2.0, slice_axis(exp(in[1]), 0, {3, 9}), reverse(t, {0})};
+      },
+      {x, y});
+  expect_planned(
+      [](const Arrays& in) {
+        return Arrays{layer_norm(in[0] + broadcast_to(in[1], in[0].shape()), in[1], in[1]), in[0]};
+      },
+      {x, row});
+  // A gradient, in several dtypes.
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+    expect_planned(
+        [](const Arrays& in) {
+          const auto loss = [&](const Array& v) { return total(log_softmax(gelu(layer_norm(v) * in[1]) + v) * in[1]); };
+          const auto [value, gradient] = value_and_grad(loss)(in[0]);
+          return Arrays{value, gradient};
+        },
+        {convert(x, dtype), convert(y, dtype)});
+  const Traced loop = trace(
+      "test", {x.type()}, [](const Arrays& in) { return Arrays{map([](const Array& v) { return v * 2.0; }, in[0])}; });
+  EXPECT_FALSE(Executable(*loop.program).planned_peak_bytes().has_value());
+}
+
 TEST(CompileErrors, CallsWithoutEnd) {
   std::function<Array(const Array&)> again;
   const auto f = compile([&](const Array& x) { return again(x) + 1.0; });

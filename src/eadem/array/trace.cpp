@@ -1,5 +1,7 @@
 #include "eadem/array/trace.h"
 
+#include <unordered_map>
+
 namespace eadem {
 namespace {
 
@@ -99,6 +101,41 @@ Arrays Trace::record(const Primitive& primitive, std::span<const Array> operands
            primitive, std::move(ids), attributes ? primitive.attributes->copy(attributes) : nullptr, results, path()))
     arrays.push_back(value(id));
   return arrays;
+}
+
+void Trace::order_by_need(std::size_t first, std::span<const Array> results) {
+  std::vector<Equation>& all = program_.equations;
+  const std::size_t count = all.size() - first;
+  if (count < 2) return;
+  std::unordered_map<ValueId, std::size_t> maker;
+  for (std::size_t i = 0; i < count; ++i)
+    for (const ValueId id : all[first + i].results) maker.emplace(id, i);
+  std::vector<std::size_t> order;
+  std::vector<bool> placed(count, false);
+  // By a stack of its own: a chain of equations may be long. The second part is the next operand to look at.
+  std::vector<std::pair<std::size_t, std::size_t>> open;
+  const auto place = [&](std::size_t root) {
+    if (!placed[root]) open.emplace_back(root, 0);
+    while (!open.empty()) {
+      auto& [at, next] = open.back();
+      const std::vector<ValueId>& operands = all[first + at].operands;
+      if (next == operands.size()) {
+        if (!placed[at]) order.push_back(at);
+        placed[at] = true;
+        open.pop_back();
+        continue;
+      }
+      const auto made = maker.find(operands[next++]);
+      if (made != maker.end() && !placed[made->second]) open.emplace_back(made->second, 0);
+    }
+  };
+  for (const Array& result : results)
+    if (result.trace_ == mark_)
+      if (const auto made = maker.find(result.id_); made != maker.end()) place(made->second);
+  for (std::size_t i = 0; i < count; ++i) place(i);
+  std::vector<Equation> ordered;
+  for (const std::size_t i : order) ordered.push_back(std::move(all[first + i]));
+  std::move(ordered.begin(), ordered.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 Traced Trace::close(std::span<const Array> outputs) {

@@ -37,6 +37,12 @@ class Trace {
   /// that has ended, or of another thread's.
   ValueId id_of(const Array& array);
   Arrays record(const Primitive&, std::span<const Array> operands, const void* attributes);
+  /// How many equations are recorded.
+  std::size_t equations() const { return program_.equations.size(); }
+  /// Puts the equations from `first` on into the order in which `results` need them, each after its operands, first to
+  /// last; those that none needs go last. So a rule's equations stand in an order that does not depend on that in which
+  /// the compiler evaluates arguments.
+  void order_by_need(std::size_t first, std::span<const Array> results);
   /// Ends the recording.
   Traced close(std::span<const Array> outputs);
 

@@ -64,9 +64,12 @@ Batched batch(const Program& program, std::span<const Array> inputs, const std::
     if (!any) {
       results = apply_all(*equation.primitive, operands, equation.attributes.get());
     } else {
+      RuleOrder order;
       Batch rule(equation, operands, flags, size, by_slices);
       equation.primitive->batch ? equation.primitive->batch(rule) : rule.set_by_slices();
       results = rule.take_results();
+      for (const Array& result : results) order.gives(result);
+      if (!std::holds_alternative<Control>(equation.primitive->run)) order.finish();
     }
     for (std::size_t r = 0; r < equation.results.size(); ++r) {
       const ValueId id = equation.results[r];

@@ -42,6 +42,10 @@ Executable::Executable(const Program& program) : program_(with_common_equations_
   make_steps();
 }
 
+bool Executable::is_chain(const Step& step) const {
+  return is_elementwise(program_.equations[step.equations[0]]) && !step.results.empty();
+}
+
 void Executable::fold_constants() {
   folded_.resize(program_.equations.size(), false);
   std::vector<std::optional<Array>> known(program_.types.size());
@@ -206,7 +210,7 @@ Arrays Executable::run(Arrays inputs) const {
   for (const auto& [id, array] : constants_) values[at(id)] = array;
   for (const Step& step : steps_) {
     const Equation& first = program_.equations[step.equations[0]];
-    if (is_elementwise(first) && !step.results.empty()) {
+    if (is_chain(step)) {
       run_chain(step, values);
     } else {
       Arrays operands;

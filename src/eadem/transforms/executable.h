@@ -18,6 +18,10 @@ class Executable {
   /// may become a result's. Throws what the equations throw.
   Arrays run(Arrays inputs) const;
 
+  /// The most bytes that results and temporaries will take at once, on contiguous inputs that the caller keeps;
+  /// kernels' scratch, such as packed operands of a product, comes on top. Nothing for programs with loops or branches.
+  std::optional<std::int64_t> planned_peak_bytes() const;
+
   /// How many equations run, how many of them in chains, and how many chains there are.
   struct Statistics {
     std::size_t equations = 0, chained = 0, chains = 0;
@@ -31,6 +35,7 @@ class Executable {
     std::vector<ValueId> operands, results;  // of a chain: what comes from outside and what is used there
     std::vector<ValueId> released;           // last used here
   };
+  bool is_chain(const Step& step) const;
   void fold_constants();
   void make_steps();
   // Whether no equation of the chain after the one that makes `result` reads `operand`.

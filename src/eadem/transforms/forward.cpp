@@ -22,6 +22,7 @@ class Forward final : public Jvp {
     if (accumulators_[i].empty() || !is_floating(type.dtype)) return std::nullopt;
     return accumulators_[i].rounded(type.dtype);
   }
+  void order_equations() { order_.finish(); }
 
  private:
   void contribute(std::size_t i, const Array& contribution, bool canonical) override {
@@ -29,12 +30,14 @@ class Forward final : public Jvp {
       fail<ShapeError>("[jvp] the rule of {} gives result {} a tangent of type {}, the result is {}",
                        equation_.primitive->name, i, contribution.type(), out(i).type());
     if (canonical) check_canonical(equation_.primitive->name, contribution);
+    order_.gives(contribution);
     accumulators_[i].add(contribution, canonical);
   }
 
   const Program& program_;
   const std::vector<std::optional<Array>>& tangents_;
   std::vector<Accumulator> accumulators_;
+  RuleOrder order_;
 };
 
 // A reverse rule's contributions are linear in the cotangents, and the transpose of that map is the forward rule: the
@@ -120,6 +123,7 @@ Tangents forward(const Program& program, std::span<const Array> inputs,
     if (!any) continue;
     Forward rule(program, equation, operands, results, tangents);
     equation.primitive->jvp ? equation.primitive->jvp(rule) : forward_by_two_reversals(rule);
+    if (!std::holds_alternative<Control>(equation.primitive->run)) rule.order_equations();
     for (std::size_t r = 0; r < results.size(); ++r) tangents[at(equation.results[r])] = rule.result(r);
   }
   Tangents result;

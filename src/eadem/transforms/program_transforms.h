@@ -20,6 +20,23 @@ inline std::size_t at(ValueId id) {
   return static_cast<std::size_t>(id);
 }
 
+/// While a rule runs: notes what it gives, in order, and at its end puts the equations that it recorded in that order.
+class RuleOrder {
+ public:
+  RuleOrder() : trace_(Trace::current()), first_(trace_ ? trace_->equations() : 0) {}
+  void gives(const Array& result) {
+    if (trace_) results_.push_back(result);
+  }
+  void finish() {
+    if (trace_) trace_->order_by_need(first_, results_);
+  }
+
+ private:
+  Trace* trace_;
+  std::size_t first_;
+  Arrays results_;
+};
+
 /// Of the values: which depend on an input marked active through equations on floating values.
 std::vector<bool> active_values(const Program& program, const std::vector<bool>& active_inputs);
 

@@ -37,6 +37,7 @@ class Reversal final : public Vjp {
     shape[axis] = contribution.shape()[axis];
     require(i, contribution, shape);
     check_canonical(equation_.primitive->name, contribution);
+    order_.gives(contribution);
     accumulators_[at(equation_.operands[i])].add_window(contribution, axis, start, in(i).shape());
   }
   const Arrays& saved() const override { return saved_; }
@@ -44,6 +45,8 @@ class Reversal final : public Vjp {
     return accumulators_[at(equation_.results[i])];
   }
   Accumulator& operand_accumulator(std::size_t i) override { return accumulators_[at(equation_.operands[i])]; }
+  // Of a first-order primitive: what it gives is its contributions.
+  void order_equations() { order_.finish(); }
 
  private:
   void contribute(std::size_t i, const Array& contribution, bool canonical) override {
@@ -51,6 +54,7 @@ class Reversal final : public Vjp {
     const ValueId id = equation_.operands[i];
     require(i, contribution, in(i).shape());
     if (canonical) check_canonical(equation_.primitive->name, contribution);
+    order_.gives(contribution);
     accumulators_[at(id)].add(contribution, canonical);
   }
 
@@ -67,6 +71,7 @@ class Reversal final : public Vjp {
   const std::vector<bool>& active_;
   std::vector<Accumulator>& accumulators_;
   std::vector<std::optional<Array>> rounded_;
+  RuleOrder order_;
 };
 
 // A composite without a rule of its own: that of its decomposition, whose equations are one equation to the outside,
@@ -79,8 +84,13 @@ void reverse_decomposed(Vjp& g) {
     types.push_back(g.in(i).type());
     operands.push_back(g.in(i));
   }
-  const Traced body = trace(fmt::format("grad of {}", primitive.name), types,
-                            [&](const Arrays& arguments) { return primitive.decompose(arguments, g.attributes()); });
+  const Traced body = trace(fmt::format("grad of {}", primitive.name), types, [&](const Arrays& arguments) {
+    RuleOrder order;
+    Arrays outputs = primitive.decompose(arguments, g.attributes());
+    for (const Array& output : outputs) order.gives(output);
+    order.finish();
+    return outputs;
+  });
   operands.insert(operands.end(), body.captures.begin(), body.captures.end());
   std::vector<bool> inputs(body.program->inputs.size(), false);
   for (std::size_t i = 0; i < g.operands(); ++i) inputs[i] = g.wants(i);
@@ -198,6 +208,7 @@ void reverse(const Program& program, Recording& recording, const std::vector<boo
         reverse_decomposed(reversal);
       else
         fail<ValueError>("[grad] {} has no derivative", equation.primitive->name);
+      if (!std::holds_alternative<Control>(equation.primitive->run)) reversal.order_equations();
     }
     for (const ValueId id : equation.results) {
       values[at(id)].reset();

@@ -1,0 +1,109 @@
+// What a run will hold: the memory of values as Executable::run gives and takes it, gone through beforehand.
+
+#include <algorithm>
+
+#include "eadem/transforms/executable.h"
+#include "eadem/transforms/program_transforms.h"
+
+namespace eadem {
+namespace {
+
+std::int64_t bytes_of(const TensorType& type) {
+  return type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype));
+}
+
+// Windows are worked out on an address that nothing reads.
+TensorView somewhere(const TensorType& type) {
+  return contiguous_view(reinterpret_cast<void*>(std::uintptr_t{1} << 32), type.dtype, type.shape);
+}
+
+// Blocks of memory by number, and how many values hold each.
+class Memory {
+ public:
+  /// What the caller holds, too: it is never taken over, and costs nothing.
+  std::size_t lent() { return add(0, 2); }
+  std::size_t allocate(std::int64_t bytes) {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+    return add(bytes, 1);
+  }
+  void hold(std::size_t block) { ++blocks_[block].holders; }
+  void release(std::size_t block) {
+    if (--blocks_[block].holders == 0) live_ -= blocks_[block].bytes;
+  }
+  bool is_unique(std::size_t block) const { return blocks_[block].holders == 1; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  struct Block {
+    std::int64_t bytes;
+    int holders;
+  };
+  std::size_t add(std::int64_t bytes, int holders) {
+    blocks_.push_back({bytes, holders});
+    return blocks_.size() - 1;
+  }
+  std::vector<Block> blocks_;
+  std::int64_t live_ = 0, peak_ = 0;
+};
+
+struct Held {
+  std::size_t block;
+  TensorView view;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> Executable::planned_peak_bytes() const {
+  Memory memory;
+  std::vector<std::optional<Held>> values(program_.types.size());
+  for (const ValueId id : program_.inputs) values[at(id)] = {memory.lent(), somewhere(program_.type(id))};
+  for (const auto& [id, array] : constants_) values[at(id)] = {memory.lent(), array.view()};
+  for (const Step& step : steps_) {
+    const Equation& first = program_.equations[step.equations[0]];
+    if (std::holds_alternative<Control>(first.primitive->run)) return std::nullopt;
+    if (is_chain(step)) {
+      std::vector<ValueId> free = step.released;
+      for (const ValueId id : step.results) {
+        const TensorType& type = program_.type(id);
+        const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
+          const std::optional<Held>& x = values[at(candidate)];
+          return x && x->view.type() == type && is_contiguous(x->view) && memory.is_unique(x->block) &&
+                 is_read_before(step, candidate, id);
+        });
+        if (donor == free.end()) {
+          values[at(id)] = {memory.allocate(bytes_of(type)), somewhere(type)};
+          continue;
+        }
+        values[at(id)] = values[at(*donor)];
+        memory.hold(values[at(id)]->block);
+        free.erase(donor);
+      }
+    } else if (const View* form = std::get_if<View>(&first.primitive->run)) {
+      std::vector<TensorView> operands;
+      for (const ValueId id : first.operands) operands.push_back(values[at(id)]->view);
+      const TensorView none = somewhere(program_.type(first.results[0]));
+      const std::size_t block = values[at(first.operands[0])]->block;
+      if (const auto window = form->view({operands, {&none, 1}, first.attributes.get()})) {
+        values[at(first.results[0])] = {block, *window};
+        memory.hold(block);
+      } else {
+        const TensorType& type = program_.type(first.operands[0]);
+        operands[0] = somewhere(type);
+        values[at(first.results[0])] = {memory.allocate(bytes_of(type)),
+                                        form->view({operands, {&none, 1}, first.attributes.get()}).value()};
+      }
+    } else {
+      for (const ValueId id : first.results)
+        values[at(id)] = {memory.allocate(bytes_of(program_.type(id))), somewhere(program_.type(id))};
+    }
+    for (const ValueId id : step.released) {
+      if (!values[at(id)]) continue;
+      memory.release(values[at(id)]->block);
+      values[at(id)].reset();
+    }
+  }
+  return memory.peak();
+}
+
+}  // namespace eadem

@@ -51,6 +51,8 @@ class Pool {
     workers_.clear();
     stop_.store(false);
     size_.store(count);
+    // With a core for each thread, waiting takes nothing from the other threads.
+    spins_.store(count <= static_cast<int>(std::thread::hardware_concurrency()) ? kLongSpins : kShortSpins);
     for (int i = 1; i < count; ++i) workers_.emplace_back([this, seen = generation_.load()] { work(seen); });
   }
 
@@ -65,17 +67,19 @@ class Pool {
     const std::int64_t step = (count + ranges - 1) / ranges;
     const std::uint64_t generation = publish({closure, chunk, &failure, count, step, (count + step - 1) / step});
     take_ranges(generation);
-    // A worker that holds the last range may be waiting for this core: spin briefly, then let others run.
+    // A worker that holds the last range may be waiting for this core: spin, then let others run.
+    const int spins = spins_.load(std::memory_order_relaxed);
     for (int spin = 0; finished_.load(std::memory_order_acquire) < job_.ranges; ++spin)
-      spin < kSpins ? relax() : std::this_thread::yield();
+      spin < spins ? relax() : std::this_thread::yield();
     inside_ = false;
     if (failure.error) std::rethrow_exception(failure.error);
   }
 
  private:
   // About 20 us of spinning, then some 300 us in which others may run: a decoding step has a job every 30 us, and a
-  // worker that went to sleep in between would cost it more than that to wake.
-  static constexpr int kSpins = 2000, kYields = 1000;
+  // worker that went to sleep in between would cost it more than that to wake. Where every thread has a core, ten times
+  // the spinning: who yields to another program waits for the end of its time slice.
+  static constexpr int kShortSpins = 2000, kLongSpins = 20000, kYields = 1000;
 
   // What became of a job; it lies on the caller's stack, which nobody reads after the last range is finished.
   struct Failure {
@@ -139,10 +143,11 @@ class Pool {
     FloatEnvironment::keep();  // a thread inherits its creator's
     for (;;) {
       std::uint64_t generation = seen;
-      for (int spin = 0; spin < kSpins + kYields; ++spin) {
+      const int spins = spins_.load(std::memory_order_relaxed);
+      for (int spin = 0; spin < spins + kYields; ++spin) {
         generation = generation_.load(std::memory_order_acquire);
         if (generation != seen || stop_.load(std::memory_order_relaxed)) break;
-        spin < kSpins ? relax() : std::this_thread::yield();
+        spin < spins ? relax() : std::this_thread::yield();
       }
       if (generation == seen) {
         std::unique_lock lock(mutex_);
@@ -160,7 +165,7 @@ class Pool {
   std::mutex busy_, mutex_;
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
-  std::atomic<int> size_{1}, sleeping_{0}, readers_{0};
+  std::atomic<int> size_{1}, spins_{kShortSpins}, sleeping_{0}, readers_{0};
   std::atomic<bool> stop_{false};
   alignas(64) std::atomic<std::uint64_t> generation_{0};
   alignas(64) std::atomic<std::uint64_t> ticket_{0};

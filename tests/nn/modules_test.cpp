@@ -203,17 +203,36 @@ TEST(PublicReports, C46LowRankAdapters) {
       for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-6);
     }
   }
-  // 4-bit codes in groups of 64, of values in [-1, 1]: y = deq(W) x + scale (x A) B, the codes as they are.
-  Rngs rngs(44);
-  LoRA lora(64, 4, 256, rngs, {.scale = 2});
-  const Array x = normal(random_key(45), {3, 64}), base = uniform(random_key(46), {3, 256}, DType::f32, -1, 1);
+  // W [64, 256] in [-1, 1] at 4 bits in groups of 64: y = deq(W) x + scale (x A) B, the codes as they are.
+  const Array w = uniform(random_key(44), {64, 256}, DType::f32, -1, 1);
+  std::vector<std::uint32_t> words(64 * 256 / 8);
+  std::vector<float> scales, biases;
+  for (std::size_t row = 0; row < 64; ++row) {
+    const auto quantized =
+        numerics::affine_quantize_row("w", w.data<float>().subspan(256 * row, 256), 4, 64, DType::f32);
+    for (std::size_t k = 0; k < 256; ++k) words[32 * row + k / 8] |= std::uint32_t{quantized.codes[k]} << (4 * (k % 8));
+    scales.insert(scales.end(), quantized.scales.begin(), quantized.scales.end());
+    biases.insert(biases.end(), quantized.biases.begin(), quantized.biases.end());
+  }
+  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  const Weight::Named named{
+      "w", numerics::affine_matrix("w", 4, 64, 64, 256, bytes(words), bytes(scales), bytes(biases), DType::f32)};
+  const Weight weight = Weight::quantized({&named, 1});
+  Rngs rngs(45);
+  LoRA lora(256, 4, 64, rngs, {.scale = 2});
+  const Array x = normal(random_key(46), {3, 256}), base = linear(x, weight);
   expect_same(lora.over(base, x), base);
-  lora.lora_b = normal(random_key(47), {4, 256}) * 1e-3;
-  const Array exact =
-      convert(base, DType::f64) +
-      matmul(matmul(convert(x, DType::f64), convert(lora.lora_a, DType::f64)), convert(lora.lora_b, DType::f64)) * 2.0;
-  const auto got = doubles_of(lora.over(base, x)), want = doubles_of(exact);
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 3e-7);
+  // An adapter of at most a few thousandths beside steps of an eighth: all of it arrives.
+  lora.lora_b = normal(random_key(47), {4, 64}) * 1e-4;
+  const auto wide = [](const Array& a) { return convert(a, DType::f64); };
+  const Array dequantized = wide(embed(weight, arange(64), DType::f32));
+  const Array adapter = matmul(matmul(wide(x), wide(lora.lora_a)), wide(lora.lora_b)) * 2.0;
+  const auto got = doubles_of(lora.over(base, x)), want = doubles_of(matmul(wide(x), transpose(dequantized)) + adapter);
+  const auto alone = doubles_of(adapter);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_NEAR(got[i], want[i], 1e-5);
+    EXPECT_NEAR(got[i] - doubles_of(base)[i], alone[i], 2e-6);
+  }
 }
 
 TEST(Modules, CellsUnderScanAreTheLoop) {

@@ -6,7 +6,8 @@ SHELL := /bin/bash
 # The parts of a target run in their order, whatever -j says; ninja and ctest do several things at once.
 .NOTPARALLEL:
 
-PROMPT ?= Why is the sky blue?
+# Default: a question for a model that converses, a beginning for one that goes on.
+PROMPT ?=
 MAX_TOKENS ?= 64
 MODEL ?=
 JOBS ?= $(shell nproc)
@@ -41,7 +42,11 @@ build: configure  ## build build/bin/eadem
 
 run: build  ## generate from a prompt (PROMPT=, MODEL=, MAX_TOKENS=), then audit the model
 	@model="$(MODEL)"; [ -n "$$model" ] || model=$$(scripts/get-model); \
-	build/bin/eadem generate "$$model" --prompt "$(PROMPT)" --max-tokens $(MAX_TOKENS); \
+	prompt="$(PROMPT)"; case "$$prompt$$model" in \
+	  builtin:poet) prompt="Shall I compare thee" ;; \
+	  "$$model") prompt="Why is the sky blue?" ;; \
+	esac; \
+	build/bin/eadem generate "$$model" --prompt "$$prompt" --max-tokens $(MAX_TOKENS); \
 	build/bin/eadem audit "$$model"
 
 test: test-readers test-aarch64 test-quick  ## what CI runs; ctest's summary of the gcc build comes last

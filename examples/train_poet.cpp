@@ -27,12 +27,12 @@ namespace {
 
 struct Run {
   poet::Config config;
-  std::int64_t batch, steps, warmup;
+  std::int64_t batch, steps, warmup, horizon, cooldown;  // horizon: the cosine's length
   double rate;
   std::int64_t every;  // steps between looks at the text held out, and between checkpoints
 };
-constexpr Run kShort{{32, 2, 4, 2, 64, 32}, 8, 200, 20, 1e-2, 100};
-constexpr Run kFull{{128, 6, 4, 2, 352, 512}, 4, 1600, 50, 2e-3, 100};
+constexpr Run kShort{{32, 2, 4, 2, 64, 32}, 8, 200, 20, 200, 0, 1e-2, 100};
+constexpr Run kFull{{128, 6, 4, 2, 352, 512}, 4, 700, 50, 1600, 200, 2e-3, 100};
 constexpr std::int64_t kHeldOut = 14340;  // bytes at the end of the text: A Lover's Complaint
 
 using State = train::OptimizerState<poet::Model>;
@@ -99,9 +99,18 @@ Progress trained(const Run& run, const Array& text, Progress progress, const tra
   return progress;
 }
 
+// Warm-up and cosine; from there to nothing, in a line, in the last `cooldown` steps.
+train::Schedule rate_of(const Run& run) {
+  const train::Schedule cosine = train::warmup_cosine_schedule(run.rate, run.rate / 20, run.warmup, run.horizon);
+  if (run.cooldown == 0) return cosine;
+  return [run, cosine](const Array& step) {
+    const Array left = (static_cast<double>(run.steps) - convert(step, DType::f64)) / static_cast<double>(run.cooldown);
+    return cosine(step) * minimum(left, ones({}, DType::f64));
+  };
+}
+
 train::AdamW optimizer_of(const Run& run) {
-  return {
-      .rate = train::warmup_cosine_schedule(run.rate, run.rate / 20, run.warmup, run.steps), .b2 = 0.99, .decay = 0.1};
+  return {.rate = rate_of(run), .b2 = 0.99, .decay = 0.1};
 }
 
 Progress started(const Run& run, const train::AdamW& optimizer) {

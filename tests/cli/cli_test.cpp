@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -255,6 +257,25 @@ TEST(Cli, AuditReportsAndExitsGood) {
   EXPECT_LT(json["accuracy"][0]["relative_rms"], 1e-5);
 }
 
+// The model in the program goes on from its prompt, without a chat template, and passes the audit.
+TEST(Cli, ThePoetWrites) {
+  const Finished run = eadem("generate builtin:poet -p 'Shall I compare thee' -n 64 --json");
+  EXPECT_EQ(run.exit, 0) << run.output;
+  const auto json = nlohmann::json::parse(run.output);
+  EXPECT_EQ(json["prompt_tokens"], 20);  // its bytes
+  EXPECT_EQ(json["emitted"], 64);
+  // Verse: letters, spaces and line ends above all.
+  const auto text = json["text"].get<std::string>();
+  EXPECT_GT(std::count_if(text.begin(), text.end(), [](char c) { return std::islower(c) || c == ' ' || c == '\n'; }),
+            48)
+      << text;
+  EXPECT_EQ(
+      nlohmann::json::parse(eadem("generate builtin:poet --raw -p 'Shall I compare thee' -n 64 --json").output)["text"],
+      text);
+  EXPECT_RUN(eadem("generate builtin:poet -p x --system y"), 2, "--system");
+  EXPECT_RUN(eadem("audit builtin:poet --tokens 60"), 0, "the same bits in every form");
+}
+
 // The committed traces hold on this CPU under every target; tests/golden/VERIFIED lists those on which they did.
 TEST(Golden, TracesHoldUnderEveryTarget) {
   const std::string folder = EADEM_SOURCE_DIR "/tests/golden/traces/";
@@ -263,6 +284,7 @@ TEST(Golden, TracesHoldUnderEveryTarget) {
     const std::string environment = fmt::format("EADEM_TARGET={}", kernels::name_of(target));
     EXPECT_RUN(eadem("verify " + folder + "tiny.trace", environment), 0, "same");
     EXPECT_RUN(eadem("verify --threads 3 " + folder + "tiny-f32.trace", environment), 0, "same");
+    EXPECT_RUN(eadem("verify " + folder + "poet.trace", environment), 0, "same");
     if (model.find(".gguf") == std::string::npos) {
       fmt::print("SmolLM2 is not here: its trace was not verified under {}\n", kernels::name_of(target));
       continue;

@@ -111,8 +111,12 @@ std::vector<std::int32_t> audit_tokens(const text::LoadedModel& loaded, std::int
   return tokens;
 }
 
-std::int64_t default_tokens(const AuditOptions& options) {
-  return options.model.rfind("builtin:", 0) == 0 ? 1100 : 160;
+constexpr std::int64_t kGenerated = 48;
+
+// What a built-in model has room for, beside the tokens that are generated after them.
+std::int64_t default_tokens(const AuditOptions& options, const text::LoadedModel& loaded) {
+  if (!options.model.starts_with("builtin:")) return 160;
+  return std::min<std::int64_t>(loaded.model.config().context - kGenerated, 1100);
 }
 
 audit::Subject subject_of(const text::LoadedModel& loaded, const AuditOptions& options) {
@@ -128,13 +132,13 @@ audit::Subject subject_of(const text::LoadedModel& loaded, const AuditOptions& o
     const std::int64_t room = loaded.model.config().context - static_cast<std::int64_t>(tokens.size());
     std::vector<float> logits;
     const std::vector<std::vector<std::int32_t>> prompts{tokens};
-    const text::GenerateStatistics statistics = text::generate(
-        loaded.model, prompts,
-        {.max_tokens = std::min<std::int64_t>(room, 48), .sampling = {}, .speculate = speculative ? 8 : 0},
-        [&](const text::Emission& e) {
-          logits.insert(logits.end(), e.logits.begin(), e.logits.end());
-          return true;
-        });
+    const text::GenerateStatistics statistics =
+        text::generate(loaded.model, prompts,
+                       {.max_tokens = std::min(room, kGenerated), .sampling = {}, .speculate = speculative ? 8 : 0},
+                       [&](const text::Emission& e) {
+                         logits.insert(logits.end(), e.logits.begin(), e.logits.end());
+                         return true;
+                       });
     const std::int64_t rows = static_cast<std::int64_t>(logits.size()) / subject.vocabulary;
     return audit::Subject::Generation{Array::from(logits, {rows, subject.vocabulary}), statistics.drafted};
   };
@@ -213,7 +217,7 @@ int audit_model(const AuditOptions& options) {
   progress.show("loading " + options.model);
   const text::LoadedModel loaded =
       text::load_model(options.model, dtype, options.no_mmap ? io::Access::read : io::Access::map);
-  const std::int64_t count = options.tokens > 0 ? options.tokens : default_tokens(options);
+  const std::int64_t count = options.tokens > 0 ? options.tokens : default_tokens(options, loaded);
   if (count > loaded.model.config().context)
     fail<ValueError>("--tokens {} exceeds the model's context of {}", count, loaded.model.config().context);
   const std::vector<std::int32_t> tokens = audit_tokens(loaded, count);
@@ -280,9 +284,12 @@ void add_audit(CLI::App& app, Body& run) {
   const auto options = std::make_shared<AuditOptions>();
   CLI::App* command = app.add_subcommand("audit", "Prove that no form of running a model moves a bit");
   command->footer("Example: eadem audit builtin:tiny --json report.json");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder, builtin:poet or builtin:tiny")
+      ->required();
   command->add_option("--dtype", options->dtype, "Compute dtype: bf16 (default), f32 or f64");
-  command->add_option("--tokens", options->tokens, "Tokens to run (default: 160, 1100 for built-in models)")
+  command
+      ->add_option("--tokens", options->tokens,
+                   "Tokens to run (default: 160; of a built-in model 1100, or what its context has room for)")
       ->check(CLI::Range(2, 1 << 20));
   command->add_option("--json", options->json, "Write the report to this file as JSON");
   command->add_flag("--no-accuracy", options->no_accuracy, "Leave out the comparison with FP64");
@@ -298,7 +305,8 @@ void add_evaluate(CLI::App& app, Body& run) {
       "Example: eadem evaluate builtin:tiny --tokens-file ids.txt --out logits.bin\n"
       "The file holds, by layer, keys and values [kv_heads, tokens, head_size] in the compute dtype, then\n"
       "logits [tokens, vocabulary] in f32 (f64 under --dtype f64), little-endian, without a header.");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder, builtin:poet or builtin:tiny")
+      ->required();
   command->add_option("--tokens-file", options->tokens_file, "Token ids, separated by white space")->required();
   command->add_option("--out", options->out, "The file to write")->required();
   command->add_option("--dtype", options->dtype, "Compute dtype: bf16 (default), f32 or f64");

@@ -27,6 +27,7 @@ struct GenerateCommand {
   std::optional<std::string> prompt;
   text::GenerateOptions options;
   std::int64_t max_tokens = 256;
+  std::optional<double> temperature;
   bool max_tokens_given = false, from_stdin = false, raw = false, no_mmap = false, json = false, ignore_end = false;
 };
 
@@ -40,7 +41,11 @@ std::string digest_of(std::span<const float> logits) {
 
 std::vector<std::int32_t> prompt_tokens(const text::Tokenizer& tokenizer, const GenerateCommand& command,
                                         const std::string& prompt) {
-  if (command.raw) return tokenizer.encode(prompt, {.add_special = true, .parse_special = true});
+  // A model without a chat template was not taught to converse.
+  const bool chats = !tokenizer.chat_template().empty();
+  if (!chats && !command.system.empty())
+    fail<ValueError>("--system: {} has no chat template, it continues the prompt", command.model);
+  if (command.raw || !chats) return tokenizer.encode(prompt, {.add_special = true, .parse_special = command.raw});
   std::vector<text::Message> messages;
   if (!command.system.empty()) messages.push_back({"system", command.system});
   messages.push_back({"user", prompt});
@@ -100,6 +105,7 @@ int generate(GenerateCommand command) {
   const text::LoadedModel loaded =
       text::load_model(command.model, compute_dtype(command.dtype), access_of(command.no_mmap));
   const std::vector<std::int32_t> tokens = prompt_tokens(loaded.tokenizer, command, prompt);
+  command.options.sampling.temperature = command.temperature.value_or(loaded.temperature);
   // Unless asked for a number, as many as the context has room for.
   const std::int64_t room = loaded.model.config().context - static_cast<std::int64_t>(tokens.size());
   command.options.max_tokens =
@@ -242,18 +248,19 @@ void add_generate(CLI::App& app, Body& run) {
   const auto c = std::make_shared<GenerateCommand>();
   CLI::App* command = app.add_subcommand("generate", "Generate text; the same text every time, everywhere");
   command->footer("Example: eadem generate model.gguf --prompt \"Why is the sky blue?\" --trace sky.trace");
-  command->add_option("MODEL", c->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
+  command->add_option("MODEL", c->model, "GGUF file, Hugging Face folder, builtin:poet or builtin:tiny")->required();
   CLI::Option* prompt =
       command->add_option("--prompt,-p", c->prompt, "What the user says (default: standard input, if piped)");
   prompt->excludes(command->add_flag("--stdin", c->from_stdin, "Read the prompt from standard input"));
   command->add_option("--system", c->system, "The system message (default: the model's own)");
-  command->add_flag("--raw", c->raw, "Continue the prompt as it is, without the chat template");
+  command->add_flag("--raw", c->raw,
+                    "Continue the prompt as it is, without the chat template (a model that has none always does)");
   command->add_option("--max-tokens,-n", c->max_tokens, "Tokens to emit at most (default: 256)")
       ->check(CLI::NonNegativeNumber)
       ->each([c](const std::string&) { c->max_tokens_given = true; });
   command->add_option("--dtype", c->dtype, "Compute dtype: bf16 (default), f32 or f64");
   text::SamplerSettings& s = c->options.sampling;
-  command->add_option("--temperature", s.temperature, "0 (default) takes the likeliest token");
+  command->add_option("--temperature", c->temperature, "0 takes the likeliest token (default; of builtin:poet 0.5)");
   command->add_option("--top-k", s.top_k, "Keep the k likeliest tokens (0: all)");
   command->add_option("--top-p", s.top_p, "Keep the likeliest tokens up to this probability (1: all)");
   command->add_option("--min-p", s.min_p, "Keep tokens at least this likely compared with the likeliest (0: all)");

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   app.name("eadem");
   app.footer(
       "Exit codes: 0 good, 1 differs, 2 bad usage or input, 130 interrupted.\n"
-      "Example: eadem generate builtin:tiny --prompt \"Hello\" --max-tokens 16");
+      "Example: eadem generate builtin:poet --prompt \"Shall I compare thee\" --max-tokens 64");
   app.require_subcommand(1);
   app.set_version_flag("--version", EADEM_VERSION);
   int thread_count = cli::default_threads();

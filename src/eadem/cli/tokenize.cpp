@@ -59,7 +59,8 @@ void add_tokenize(CLI::App& app, Body& run) {
   CLI::App* command = app.add_subcommand("tokenize", "Show the tokens of a text, or the text of token ids");
   command->footer(
       "Example: eadem tokenize model.gguf \"Hello, world\"\n         eadem tokenize model.gguf --ids 1 2 3");
-  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder or builtin:tiny")->required();
+  command->add_option("MODEL", options->model, "GGUF file, Hugging Face folder, builtin:poet or builtin:tiny")
+      ->required();
   CLI::Option* text = command->add_option("TEXT", options->text, "The text (default: standard input, if piped)");
   CLI::Option* stdin_flag = command->add_flag("--stdin", options->from_stdin, "Read the text from standard input");
   CLI::Option* ids = command->add_option("--ids", options->ids, "Decode these ids instead");

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "eadem/io/gguf.h"
 #include "eadem/io/safetensors.h"
@@ -21,5 +22,9 @@ Llama load_hugging_face(const std::filesystem::path& folder, DType dtype, io::Ac
 /// The small seeded test model `builtin:tiny`: 3 layers, 64 wide, 4 heads on 2, a vocabulary of 320, random weights
 /// drawn from Threefry in bf16. It writes no text worth reading.
 Llama builtin_tiny(DType dtype);
+
+/// The GGUF file of `builtin:poet`, which is part of the program: 6 layers, 128 wide, a vocabulary of the 256 bytes, a
+/// context of 512, trained by examples/train_poet.cpp on Shakespeare's poems.
+std::span<const std::byte> builtin_poet_file();
 
 }  // namespace eadem::models

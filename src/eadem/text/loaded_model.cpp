@@ -15,14 +15,15 @@
 namespace eadem::text {
 namespace {
 
-constexpr std::string_view kTiny = "builtin:tiny";
+constexpr std::string_view kTiny = "builtin:tiny", kPoet = "builtin:poet";
+constexpr double kPoetTemperature = 0.5;
 
 // What the digest of a built-in model is taken of; to be changed when the model changes.
 constexpr std::string_view kTinyVersion = "eadem builtin:tiny 1";
 
 void require_known(const std::string& name) {
-  if (name.starts_with("builtin:") && name != kTiny)
-    fail<FileError>("{}: there is no such built-in model; there is {}", name, kTiny);
+  if (name.starts_with("builtin:") && name != kTiny && name != kPoet)
+    fail<FileError>("{}: there is no such built-in model; there are {} and {}", name, kPoet, kTiny);
 }
 
 // Three control tokens, the 256 bytes, and merges of the commonest pairs of English.
@@ -72,6 +73,11 @@ Tokenizer tiny_tokenizer() {
   return Tokenizer(std::move(data));
 }
 
+io::GgufFile open_gguf(const std::string& name, io::Access access) {
+  if (name == kPoet) return io::GgufFile::parse(io::MappedFile::copy_of(name, models::builtin_poet_file()));
+  return io::GgufFile::open(name, access);
+}
+
 std::string read_text(const std::filesystem::path& path) {
   const auto file = io::MappedFile::open(path, io::Access::read);
   return {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()};
@@ -104,7 +110,7 @@ void require_match(const std::string& name, const models::Llama& model, const To
 
 LoadedModel load_model(const std::string& name, DType dtype, io::Access access) {
   require_known(name);
-  if (name == kTiny) return {name, 0, models::builtin_tiny(dtype), tiny_tokenizer()};
+  if (name == kTiny) return {name, 0, models::builtin_tiny(dtype), tiny_tokenizer(), 0};
   if (std::filesystem::is_directory(name)) {
     std::int64_t bytes = 0;
     for (const auto& file : model_files(name)) bytes += static_cast<std::int64_t>(std::filesystem::file_size(file));
@@ -112,9 +118,11 @@ LoadedModel load_model(const std::string& name, DType dtype, io::Access access) 
     require_match(name, loaded.model, loaded.tokenizer);
     return loaded;
   }
-  const io::GgufFile file = io::GgufFile::open(name, access);
+  const io::GgufFile file = open_gguf(name, access);
   LoadedModel loaded{name, static_cast<std::int64_t>(file.file()->bytes().size()), models::load_gguf(file, dtype),
                      tokenizer_from_gguf(file, name)};
+  // By the likeliest byte alone, so small a model goes round in circles.
+  if (name == kPoet) loaded.temperature = kPoetTemperature;
   require_match(name, loaded.model, loaded.tokenizer);
   return loaded;
 }
@@ -123,12 +131,13 @@ Tokenizer load_tokenizer(const std::string& name) {
   require_known(name);
   if (name == kTiny) return tiny_tokenizer();
   if (std::filesystem::is_directory(name)) return folder_tokenizer(name);
-  return tokenizer_from_gguf(io::GgufFile::open(name), name);
+  return tokenizer_from_gguf(open_gguf(name, io::Access::map), name);
 }
 
 std::string model_sha256(const std::string& name) {
   require_known(name);
   if (name == kTiny) return io::sha256(std::as_bytes(std::span(kTinyVersion)));
+  if (name == kPoet) return io::sha256(models::builtin_poet_file());
   if (!std::filesystem::is_directory(name)) return io::sha256_of_file(name);
   io::Sha256 digest;
   for (const auto& file : model_files(name))

@@ -1,0 +1,109 @@
+#pragma once
+
+#include "eadem/nn/te.h"
+#include "eadem/ops/float8.h"
+#include "eadem/ops/ops.h"
+
+// Products of 8-bit floats as Transformer Engine's recipes make them: operands are scaled, rounded to E4M3 (cotangents
+// to E5M2 in the hybrid format), kept as codes, and multiplied exactly in the contractions' one order; the scales come
+// off in f32 before the one rounding of the result.
+
+namespace eadem::nn::te {
+
+enum class Float8Scaling : std::uint8_t {
+  delayed,  ///< one scale a tensor, from the largest magnitudes of earlier steps (DelayedScaling)
+  current,  ///< one scale a tensor, from its own largest magnitude (Float8CurrentScaling)
+  block,    ///< a power of two for every 32 elements along the contracted axis (MXFP8BlockScaling)
+};
+
+struct Float8Recipe {
+  Float8Scaling scaling = Float8Scaling::delayed;
+  bool hybrid = true;           ///< cotangents in E5M2; else E4M3 too. block always takes E4M3, as there
+  int margin = 0;               ///< delayed: scales are 2^margin smaller than would fit
+  std::int64_t history = 1024;  ///< delayed: steps whose magnitudes are kept
+  bool most_recent = false;     ///< delayed: the last step's magnitude alone decides, not the largest kept
+};
+
+/// A tensor in 8 bits: from_float8(codes) / scale, or times 2^(exponent - 127) where there are blocks.
+struct Float8Tensor {
+  Array codes;   ///< u8, the tensor's shape
+  Array scales;  ///< f32 [], a factor that came before the rounding; or u8 [.., blocks], exponents (E8M0)
+  Float8 format = Float8::e4m3;
+  static void fields(auto& m, auto f) { f("codes", m.codes), f("scales", m.scales), f("format", m.format); }
+};
+inline constexpr std::int64_t kFloat8Block = 32;
+
+/// x scale, in f32, rounded to 8 bits, too large ones to the largest. scale: f32 [].
+Float8Tensor quantize_float8(const Array& x, Float8 format, const Array& scale);
+/// With the scale that takes x's largest magnitude to the format's largest number; 1 where that is 0 or not finite.
+Float8Tensor quantize_float8(const Array& x, Float8 format);
+/// Along the last axis, each 32 elements divided by the least power of two with which none is too large. The last block
+/// may be shorter. Source: OCP Microscaling Formats (MX) Specification 1.0, 2023; the power is rounded up, as there.
+Float8Tensor quantize_float8_blocks(const Array& x, Float8 format = Float8::e4m3);
+/// The numbers that it stands for, rounded to `dtype`.
+Array dequantize_float8(const Float8Tensor& x, DType dtype = DType::f32);
+
+/// What delayed scaling keeps of one tensor.
+struct Float8Scale {
+  Array scale;         ///< f32 []: of the next step
+  Array amax_history;  ///< f32 [history]: the largest magnitudes, the last step's first
+  static void fields(auto& m, auto f) { f("scale", m.scale), f("amax_history", m.amax_history); }
+};
+/// The scale after a step in which the largest magnitude was `amax`: (largest / max of history) / 2^margin; the old one
+/// where that maximum is 0 or not finite; the largest f32 where the quotient is infinite.
+Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 format, const Float8Recipe& recipe);
+
+/// Of a product: its operand, its kernel, its result's cotangent.
+struct Float8State {
+  Float8Scale x, kernel, grad;
+  static void fields(auto& m, auto f) { f("x", m.x), f("kernel", m.kernel), f("grad", m.grad); }
+};
+
+/// x kernel over the last axis in 8 bits, forward and backward; kernel [in, features..] is stored as `dtype`.
+///
+/// The gradient with respect to `fp8_state` is not a derivative but the state of the next step, as Transformer Engine
+/// passes it (OVERWRITE_WITH_GRADIENT): after an optimizer's update, with_float8_state puts it in its place.
+/// Throws ShapeError where x's last axis is not the kernel's first.
+struct Float8DenseGeneral {
+  Array kernel;
+  std::optional<Array> bias;
+  Float8State fp8_state;
+  Float8Recipe recipe;
+
+  Float8DenseGeneral(std::int64_t in, const Shape& features, Rngs& rngs, const Float8Recipe& how = {},
+                     const DenseGeneralOptions& options = {});
+  Array operator()(const Array& x) const;
+  static void fields(auto& m, auto f) {
+    f("kernel", m.kernel), f("bias", m.bias), f("fp8_state", m.fp8_state), f("scaling", m.recipe.scaling);
+    f("hybrid", m.recipe.hybrid), f("margin", m.recipe.margin), f("history", m.recipe.history);
+    f("most_recent", m.recipe.most_recent);
+  }
+};
+
+namespace detail {
+inline bool is_float8_state(std::string_view path) {
+  return path.starts_with("fp8_state/") || path.find("/fp8_state/") != std::string_view::npos;
+}
+}  // namespace detail
+
+/// The model with every fp8_state taken from its gradient: what a training step does last.
+template <class M>
+M with_float8_state(M model, const M& gradient) {
+  const Arrays from = leaves(gradient);
+  std::size_t next = 0;
+  for_each_leaf(model, [&](const std::string& path, Array& leaf) {
+    const Array& other = from.at(next++);
+    if (detail::is_float8_state(path)) leaf = other;
+  });
+  return model;
+}
+/// The gradient with zeros for every fp8_state: what clipping and the optimizer take.
+template <class M>
+M without_float8_state(M gradient) {
+  for_each_leaf(gradient, [&](const std::string& path, Array& leaf) {
+    if (detail::is_float8_state(path)) leaf = zeros_like(leaf);
+  });
+  return gradient;
+}
+
+}  // namespace eadem::nn::te

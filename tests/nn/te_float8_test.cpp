@@ -1,0 +1,181 @@
+#include "eadem/nn/te_float8.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "../support/bits.h"
+#include "eadem/base/error.h"
+#include "eadem/ops/ops.h"
+#include "eadem/transforms/compile.h"
+#include "eadem/transforms/transforms.h"
+
+namespace eadem::nn::te {
+namespace {
+
+using testing::doubles_of;
+
+double scalar_of(const Array& x) {
+  return doubles_of(x).at(0);
+}
+Array drawn(std::uint64_t seed, const Shape& shape, DType dtype, double scale = 1) {
+  return convert(normal(random_key(seed), shape) * scale, dtype);
+}
+
+// What the 8-bit operands stand for, multiplied in f64.
+std::vector<double> exact_product(const Array& a, const Array& b) {
+  return doubles_of(matmul(convert(a, DType::f64), convert(b, DType::f64)));
+}
+
+void expect_close(const Array& got, const std::vector<double>& want, double relative) {
+  double largest = 0;
+  for (const double x : want) largest = std::max(largest, std::fabs(x));
+  const std::vector<double> values = doubles_of(got);
+  ASSERT_EQ(values.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(values[i], want[i], relative * largest) << i;
+}
+
+// A product of operands rounded to `digits` and 4 significant bits against the unrounded one: each factor is off by
+// half a unit, 2^-digits of it at most; numbers below the format's normal ones lose a little more, which 2^-7 covers.
+void expect_rounded_product(const Array& got, const Array& a, const Array& b, int digits = 4) {
+  const double relative = std::ldexp(1.0, -digits) + 0x1p-4 + 0x1p-7;
+  const std::vector<double> want = exact_product(a, b), terms = exact_product(abs(a), abs(b)), values = doubles_of(got);
+  ASSERT_EQ(values.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(values[i], want[i], relative * terms[i]) << i;
+}
+
+constexpr Float8Scaling kScalings[] = {Float8Scaling::delayed, Float8Scaling::current, Float8Scaling::block};
+
+Float8DenseGeneral dense(Float8Scaling scaling, DType dtype = DType::f32) {
+  Rngs rngs(0);
+  Float8Recipe recipe;
+  recipe.scaling = scaling;
+  recipe.history = 3;
+  DenseGeneralOptions options;
+  options.dtype = dtype;
+  return {70, {48}, rngs, recipe, options};
+}
+
+TEST(Float8Dense, TheProductIsThatOfTheCodesInF32) {
+  for (const Float8Scaling scaling : kScalings)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Float8DenseGeneral layer = dense(scaling);
+      const Array x = drawn(1, {2, 9, 70}, dtype, 3);
+      const Array y = layer(x);
+      EXPECT_EQ(y.shape(), Shape({2, 9, 48}));
+      EXPECT_EQ(y.dtype(), dtype);
+      const Array matrix = reshape(x, {18, 70}), w = convert(layer.kernel, dtype);
+      const Float8Tensor qx = scaling == Float8Scaling::block ? quantize_float8_blocks(matrix)
+                              : scaling == Float8Scaling::current
+                                  ? quantize_float8(matrix, Float8::e4m3)
+                                  : quantize_float8(matrix, Float8::e4m3, layer.fp8_state.x.scale);
+      const Float8Tensor qw = scaling == Float8Scaling::block ? quantize_float8_blocks(transpose(w))
+                              : scaling == Float8Scaling::current
+                                  ? quantize_float8(w, Float8::e4m3)
+                                  : quantize_float8(w, Float8::e4m3, layer.fp8_state.kernel.scale);
+      const Array dw = dequantize_float8(qw, DType::f64);
+      expect_close(
+          reshape(y, {18, 48}),
+          exact_product(dequantize_float8(qx, DType::f64), scaling == Float8Scaling::block ? transpose(dw) : dw),
+          dtype == DType::f32 ? 1e-6 : 0x1p-8);
+      // E4M3 keeps four bits: a product of 70 terms is within a few percent of the unrounded one. (Delayed scaling's
+      // first step has scale 1, in which the kernel's small values lose more.)
+      if (scaling != Float8Scaling::delayed) expect_close(reshape(y, {18, 48}), exact_product(matrix, w), 0.05);
+    }
+}
+
+TEST(Float8Dense, GradientsAreProductsOfCodes) {
+  const Array x = drawn(1, {18, 70}, DType::f32), g = drawn(2, {18, 48}, DType::f32, 1e-3);
+  for (const Float8Scaling scaling : kScalings) {
+    const Float8DenseGeneral layer = dense(scaling);
+    const auto loss = [&](const std::pair<Float8DenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
+    const auto gradient = value_and_grad(loss)(std::pair(layer, x)).second;
+    if (scaling == Float8Scaling::delayed) continue;  // its first scale is 1, below all of these cotangents
+    const Array w = layer.kernel;
+    const int digits = scaling == Float8Scaling::block ? 4 : 3;  // the hybrid format's cotangents are E5M2
+    expect_rounded_product(gradient.second, g, transpose(w), digits);
+    expect_rounded_product(gradient.first.kernel, transpose(x), g, digits);
+  }
+}
+
+TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
+  Float8DenseGeneral layer = dense(Float8Scaling::delayed);
+  std::vector<double> history(3, 0.0);
+  double scale = 1;
+  for (int step = 0; step < 5; ++step) {
+    const Array x = drawn(static_cast<std::uint64_t>(step), {6, 70}, DType::f32, step == 1 ? 40 : step + 1);
+    const auto loss = [&](const Float8DenseGeneral& m) { return sum(m(x)); };
+    const Float8DenseGeneral gradient = value_and_grad(loss)(layer).second;
+    EXPECT_EQ(scalar_of(layer.fp8_state.x.scale), scale) << step;
+    double amax = 0;
+    for (const double each : doubles_of(x)) amax = std::max(amax, std::fabs(each));
+    history.insert(history.begin(), amax);
+    history.pop_back();
+    EXPECT_EQ(doubles_of(gradient.fp8_state.x.amax_history), history) << step;
+    scale = static_cast<double>(448.0f / static_cast<float>(*std::max_element(history.begin(), history.end())));
+    EXPECT_EQ(scalar_of(gradient.fp8_state.x.scale), scale) << step;
+    EXPECT_EQ(scalar_of(gradient.fp8_state.grad.scale), 57344) << "of cotangents that are all 1, in E5M2";
+    for (const double each : doubles_of(without_float8_state(gradient).fp8_state.x.amax_history)) EXPECT_EQ(each, 0);
+    layer = with_float8_state(layer, gradient);
+  }
+  // By now the scales fit: the product is near the unrounded one.
+  const Array x = drawn(9, {6, 70}, DType::f32);
+  expect_rounded_product(layer(x), x, layer.kernel);
+}
+
+TEST(Float8Dense, ScalesOfNothingAndOfInfinity) {
+  const Float8Scale before{Array::scalar(7.0, DType::f32), zeros({2})};
+  const Float8Recipe recipe;
+  const auto next = [&](double amax, int margin = 0) {
+    Float8Recipe r = recipe;
+    r.margin = margin;
+    return scalar_of(after_step(before, Array::scalar(amax, DType::f32), Float8::e4m3, r).scale);
+  };
+  EXPECT_EQ(next(0), 7);
+  EXPECT_EQ(next(INFINITY), 7);
+  EXPECT_EQ(next(NAN), 7);
+  EXPECT_EQ(next(448, 2), 0.25);
+  EXPECT_EQ(next(0x1p-140), static_cast<double>(std::numeric_limits<float>::max()));
+}
+
+TEST(Float8Blocks, PowersOfTwoRoundedUp) {
+  std::vector<float> values(70, 1.0f);
+  values[3] = 448, values[40] = -448.00003f, values[66] = 0x1p-20f;
+  for (int i = 64; i < 70; ++i)
+    if (i != 66) values[static_cast<std::size_t>(i)] = 0;
+  const Float8Tensor q = quantize_float8_blocks(Array::from<float>(values, {70}));
+  EXPECT_EQ(doubles_of(q.scales), (std::vector<double>{127, 128, 127 - 28}));
+  EXPECT_EQ(q.codes.shape(), Shape({70}));
+  const std::vector<double> back = doubles_of(dequantize_float8(q));
+  EXPECT_EQ(back[3], 448);
+  EXPECT_EQ(back[40], -448);
+  EXPECT_EQ(back[66], 0x1p-20);
+  EXPECT_EQ(back[64], 0);
+  const Float8Tensor none = quantize_float8_blocks(zeros({2, 5}));
+  EXPECT_EQ(doubles_of(none.scales), (std::vector<double>{127, 127}));
+}
+
+TEST(Float8Dense, CompiledAndEagerAreTheSame) {
+  for (const Float8Scaling scaling : kScalings) {
+    const Float8DenseGeneral layer = dense(scaling, DType::bf16);
+    const Array x = drawn(1, {5, 70}, DType::bf16);
+    const auto step = value_and_grad(
+        [](const std::pair<Float8DenseGeneral, Array>& in) { return sum(convert(in.first(in.second), DType::f32)); });
+    const auto eager = step(std::pair(layer, x)), compiled = compile(step)(std::pair(layer, x));
+    testing::expect_same(eager, compiled);
+  }
+}
+
+TEST(Float8Dense, RefusesWhatDoesNotFit) {
+  const Float8DenseGeneral layer = dense(Float8Scaling::current);
+  EXPECT_THROW(layer(zeros({2, 71})), ShapeError);
+  Rngs rngs(0);
+  Float8Recipe recipe;
+  recipe.history = 0;
+  EXPECT_THROW(Float8DenseGeneral(4, {4}, rngs, recipe), ValueError);
+  EXPECT_THROW(quantize_float8(zeros({2}), Float8::e4m3, zeros({1})), TypeError);
+}
+
+}  // namespace
+}  // namespace eadem::nn::te

@@ -368,7 +368,7 @@ Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
   [[maybe_unused]] Least least;
   if (a.row == 1 && a.term != 1) {
     constexpr int side = static_cast<int>(16 / sizeof(typename Op::Unit));
-    if constexpr (kUnitsArePairs<Op>)
+    if constexpr (kUnitsArePairs<Op> && hn::MaxLanes(hn::ScalableTag<typename Op::Unit>()) >= 2 * side)
       if (count >= 2 * side) return PackColumns<Op, 2 * side>(base, a.term, count, terms, out);
     if (count >= side) return PackColumns<Op, side>(base, a.term, count, terms, out);
   }

@@ -406,6 +406,54 @@ TEST_F(Contraction, TheTunerChecksEveryElement) {
   EXPECT_EQ(refusals[0].difference.element, "[0,37,53]");
 }
 
+// What was verified for one class of problems says nothing about another: each result dtype, the bias and the way
+// through a batch are checked on their own, though the extents are the same.
+TEST_F(Contraction, TheTunerChecksEveryClass) {
+  struct Counted {
+    static int& runs() {
+      static int count = 0;
+      return count;
+    }
+    static bool& on() {
+      static bool flag = false;
+      return flag;
+    }
+    static bool admits(const void*) {
+      if (on()) ++runs();  // asked only where the class is not known
+      return false;
+    }
+    static void run(const void*) {}
+  };
+  contraction_tuner().add({"planted-counting", &Counted::admits, &Counted::run});
+  set_tuning(true);
+  Counted::on() = true;
+  const Matrix a = matrix(DType::f32, {3, 5, 40}, {}, Values::normal, 1),
+               b = matrix(DType::f32, {3, 40, 35}, {}, Values::normal, 2),
+               bias = matrix(DType::f32, {1, 35}, {}, Values::normal, 3);
+  TensorView same_a = a.view, last_first_b = b.view;
+  same_a.strides[0] = 0;
+  last_first_b.data += 2 * 40 * 35 * 4;
+  last_first_b.strides[0] = -last_first_b.strides[0];
+  const TensorView vector{bias.view.data, DType::f32, {35}, {1}};
+  int classes = 0;
+  const auto expect_asked = [&](const TensorView& x, const TensorView& y, DType out, const TensorView* with) {
+    ++classes;
+    for (int twice = 0; twice < 2; ++twice) {
+      const Matrix got = result(out, {3, 5, 35}), want = result(out, {3, 5, 35});
+      matmul(x, y, got.view, with, false);
+      numerics::matmul(x, y, want.view, with);
+      EXPECT_EQ(first_difference(got, want), "");
+      EXPECT_EQ(Counted::runs(), classes);
+    }
+  };
+  expect_asked(a.view, b.view, DType::f32, nullptr);
+  expect_asked(a.view, b.view, DType::bf16, nullptr);
+  expect_asked(a.view, b.view, DType::f32, &vector);
+  expect_asked(same_a, b.view, DType::f32, nullptr);
+  expect_asked(a.view, last_first_b, DType::f32, nullptr);
+  Counted::on() = false;
+}
+
 // A candidate with another order: even where it is faster, it must not be chosen, and the tuner must say where it
 // differs.
 TEST_F(Contraction, TheTunerRefusesAnotherOrder) {

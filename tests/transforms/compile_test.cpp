@@ -85,6 +85,73 @@ TEST(CompileNumbers, StaticOnesDecideShapes) {
   f(x, static_arg<std::int64_t>(3), static_arg(false));
   EXPECT_EQ(f.programs(), 3u);
 }
+// The conversion beside an array, which is implicit but warned of.
+template <class T>
+auto beside(const T& n) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<double>(n);
+  else
+    return n;
+}
+// What an array and a number give, on either side.
+constexpr auto kAllSides = [](const Array& x, const auto& number) {
+  const auto n = beside(number);
+  return std::vector<Array>{x + n, x - n, x * n, x / n, n + x, n - x, n * x, n / x};
+};
+TEST(CompileNumbers, IntegersTakeTheArraysDtypeAsEagerOnesDo) {
+  const auto compiled = compile(kAllSides);
+  const auto expect_eager = [&](const Array& x, const auto& n) {
+    const std::vector<Array> got = compiled(x, n), want = kAllSides(x, n);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(got[i].dtype(), x.dtype());
+      expect_same(got[i], want[i]);
+    }
+  };
+  const auto each = [&](const Array& x) {
+    for (const int n : {1, 3, 100}) {
+      expect_eager(x, n);
+      expect_eager(x, static_cast<std::int8_t>(n));
+      expect_eager(x, static_cast<std::uint16_t>(n));
+      expect_eager(x, static_cast<unsigned>(n));
+      expect_eager(x, static_cast<long>(n));
+      expect_eager(x, static_cast<std::uint64_t>(n));
+    }
+    if (name_of(x.dtype())[0] != 'u') expect_eager(x, -7);
+    if (!is_floating(x.dtype()) && size_of(x.dtype()) < 8) return;
+    expect_eager(x, (std::int64_t{1} << 53) + 1);  // rounded to a double, then to the dtype
+  };
+  for (const DType dtype :
+       {DType::i8, DType::i16, DType::i32, DType::i64, DType::u8, DType::u16, DType::u32, DType::u64})
+    each(convert(arange(9), dtype) * 11.0);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) each(random(3, {40}, dtype));
+}
+TEST(CompileNumbers, IntegersAmongThemselvesAreAsInCpp) {
+  const auto f = [](const Array& x, const auto& n, const auto& k) {
+    return std::vector<Array>{x * beside(n / 2),       x * beside(n - k), x + beside(n) * 0.5,
+                              x + beside((1 - n) * k), x * beside(-k),    x / beside(n + k * 3)};
+  };
+  const auto compiled = compile(f);
+  const auto expect_eager = [&](const Array& x, const auto& n, const auto& k) {
+    const std::vector<Array> got = compiled(x, n, k), want = f(x, n, k);
+    for (std::size_t i = 0; i < want.size(); ++i) expect_same(got[i], want[i]);
+  };
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    const Array x = random(3, {9}, dtype);
+    expect_eager(x, 7, 2);
+    expect_eager(x, 7u, 9u);  // wraps at 32 bits
+    expect_eager(x, 7u, std::int64_t{9});
+    expect_eager(x, -7, 9u);
+    expect_eager(x, std::uint8_t{3}, std::uint16_t{9});  // promoted to int
+    expect_eager(x, std::int64_t{-7}, std::uint64_t{2});
+    expect_eager(x, 7, 0.3);
+  }
+}
+TEST(CompileNumbers, ThatTheDtypeDoesNotHoldBecomeTheNearest) {
+  const auto f = compile([](const Array& x, const auto& n) { return x + n; });
+  const Array zero = zeros({2}, DType::i8);
+  expect_same(f(zero, 300), zero + 127.0);
+  expect_same(f(zero, -300), zero + -128.0);
+}
 TEST(CompileNumbers, AreNotIntegersUnawares) {
   const auto f = compile([](const Array& x, const auto& n) { return x * n; });
   EXPECT_THROW(f(arange(3), 0.5), TypeError);

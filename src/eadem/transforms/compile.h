@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,11 +48,6 @@ void append_key(std::string& key, const T& tree) {
       });
 }
 
-/// The dtype's type that an integer or a flag becomes as an operand.
-template <class T>
-using OperandInteger = std::conditional_t<std::is_same_v<T, bool>, bool,
-                                          std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
-
 /// Records f as `compile` does: a large concrete capture is an error.
 Traced trace_for_compile(std::string who, const Types& inputs, const ArraysFunction& f);
 
@@ -69,10 +63,10 @@ class CompiledCall {
 /// What a compiled function gets for an argument: numbers are operands.
 template <class T>
 auto operand_of(const T& argument) {
-  if constexpr (std::is_floating_point_v<T>)
-    return Number(Array::scalar(static_cast<double>(argument), DType::f64));
+  if constexpr (std::is_same_v<T, bool>)
+    return Array::scalar(argument ? 1 : 0, DType::boolean);
   else if constexpr (std::is_arithmetic_v<T>)
-    return Array::from(std::span<const OperandInteger<T>>(std::array{static_cast<OperandInteger<T>>(argument)}), {});
+    return Number(argument);
   else
     return argument;
 }
@@ -89,11 +83,11 @@ using OperandOf = decltype(operand_of(std::declval<const T&>()));
 /// f's. Copies share the programs. Inside another transform it is f itself. Throws ValueError when f captures a
 /// concrete array of more than 64 bytes that is not constant(x): its later values would not be seen.
 ///
-/// C++ numbers among the arguments are operands, so that another value needs no other program: f gets a `Number` for a
-/// floating one, an Array i64 [], u64 [] or bool [] for an integer or a flag, and the value itself for
-/// static_arg(value), which has a program for each value. (Numbers inside of structures are a part of the structure, as
-/// in JAX what is registered static.) Arguments given as rvalues, as by std::move, are donated: their memory may become
-/// a result's, and reading them afterwards throws ValueError.
+/// C++ numbers among the arguments are operands, so that another value needs no other program: f gets a `Number`,
+/// an Array bool [] for a flag, and the value itself for static_arg(value), which has a program for each value.
+/// (Numbers inside of structures are a part of the structure, as in JAX what is registered static.) Arguments given as
+/// rvalues, as by std::move, are donated: their memory may become a result's, and reading them afterwards throws
+/// ValueError.
 template <class F>
 class Compiled {
  public:

@@ -1,21 +1,32 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
 #include "eadem/ops/ops.h"
 
 namespace eadem {
 
-/// A C++ number as a compiled function sees it: an operand of the program, f64 [], so that another value needs no other
-/// program. It behaves as the double that it is: beside an array it takes the array's dtype, rounded once; arithmetic
-/// among numbers is f64's. What the program's shape depends on must be known when it is recorded: see `static_arg`.
+/// A C++ number as a compiled function sees it: an operand of the program, f64 [] or what C++ promotes an integer to
+/// (i32, u32, i64 or u64 []), so that another value needs no other program. It behaves as the number that it is: beside
+/// an array it becomes a double and takes the array's dtype, rounded once; arithmetic among numbers is C++'s, where
+/// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes the nearest one
+/// that it does (the number itself would throw). What the program's shape depends on must be known when it is recorded:
+/// see `static_arg`.
 class Number {
  public:
   explicit Number(Array value) : value_(std::move(value)) {}
-  /// f64 [].
+  template <class T>
+  requires std::is_arithmetic_v<T> Number(T value)
+      : value_(scalar_of(value)) {}  // implicit: beside a Number, a number is one
+  /// f64, i32, u32, i64 or u64 [].
   const Array& array() const { return value_; }
-  /// The number in this dtype, a floating one, rounded once. Throws TypeError for another.
+  /// The number in this dtype, rounded once. Throws TypeError for a floating one in a dtype that is not.
   Array as(DType dtype) const {
-    if (!is_floating(dtype)) fail<TypeError>("[number] a number that is an operand cannot become {}", dtype);
-    return convert(value_, dtype);
+    if (is_floating(value_.dtype()) && !is_floating(dtype))
+      fail<TypeError>("[number] a floating number that is an operand cannot become {}", dtype);
+    return eadem::convert(eadem::convert(value_, DType::f64), dtype);
   }
   static void fields(auto& m, auto f) { f("value", m.value_); }
 
@@ -27,21 +38,36 @@ class Number {
   friend Array operator-(const Number& a, const Array& b) { return subtract(a.as(b.dtype()), b); }
   friend Array operator*(const Number& a, const Array& b) { return multiply(a.as(b.dtype()), b); }
   friend Array operator/(const Number& a, const Array& b) { return divide(a.as(b.dtype()), b); }
-  friend Number operator+(const Number& a, const Number& b) { return Number(a.value_ + b.value_); }
-  friend Number operator-(const Number& a, const Number& b) { return Number(a.value_ - b.value_); }
-  friend Number operator*(const Number& a, const Number& b) { return Number(a.value_ * b.value_); }
-  friend Number operator/(const Number& a, const Number& b) { return Number(a.value_ / b.value_); }
-  friend Number operator+(const Number& a, double b) { return Number(a.value_ + b); }
-  friend Number operator-(const Number& a, double b) { return Number(a.value_ - b); }
-  friend Number operator*(const Number& a, double b) { return Number(a.value_ * b); }
-  friend Number operator/(const Number& a, double b) { return Number(a.value_ / b); }
-  friend Number operator+(double a, const Number& b) { return Number(a + b.value_); }
-  friend Number operator-(double a, const Number& b) { return Number(a - b.value_); }
-  friend Number operator*(double a, const Number& b) { return Number(a * b.value_); }
-  friend Number operator/(double a, const Number& b) { return Number(a / b.value_); }
+  friend Number operator+(const Number& a, const Number& b) { return both(add, a, b); }
+  friend Number operator-(const Number& a, const Number& b) { return both(subtract, a, b); }
+  friend Number operator*(const Number& a, const Number& b) { return both(multiply, a, b); }
+  friend Number operator/(const Number& a, const Number& b) { return both(divide, a, b); }
   friend Number operator-(const Number& a) { return Number(negate(a.value_)); }
+  /// As of an array: in this dtype, rounded once.
+  friend Array convert(const Number& x, DType dtype) { return eadem::convert(x.value_, dtype); }
 
  private:
+  template <class T>
+  static Array scalar_of(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return Array::scalar(static_cast<double>(value), DType::f64);
+    } else {
+      using Promoted = decltype(+value);
+      using I = std::conditional_t<sizeof(Promoted) == 4, std::int32_t, std::int64_t>;
+      using Element = std::conditional_t<std::is_signed_v<Promoted>, I, std::make_unsigned_t<I>>;
+      const Element element = value;
+      return Array::from(std::span<const Element>(&element, 1), {});
+    }
+  }
+  // C++'s usual arithmetic conversions: to the later of int, unsigned, 64 bits, unsigned 64 bits, double.
+  static Number both(Array (*op)(const Array&, const Array&), const Number& a, const Number& b) {
+    const auto rank = [](DType t) {
+      return t == DType::i32 ? 0 : t == DType::u32 ? 1 : t == DType::i64 ? 2 : t == DType::u64 ? 3 : 4;
+    };
+    const DType x = a.value_.dtype(), y = b.value_.dtype(), common = rank(x) < rank(y) ? y : x;
+    return Number(op(eadem::convert(a.value_, common), eadem::convert(b.value_, common)));
+  }
+
   Array value_;
 };
 

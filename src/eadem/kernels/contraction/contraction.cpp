@@ -202,8 +202,9 @@ void run_planted(const void* request) {
 
 std::string key_of(const void* request) {
   const Problem& p = request_of(request).problem;
-  return fmt::format("{} {}x{}x{} batch {} strides a {},{} b {},{}{} {} threads {}", name_of(p.dtype), p.m, p.n, p.k,
-                     p.batch, p.a.row, p.a.term, p.b.row, p.b.term, request_of(request).kept_b ? " kept" : "",
+  return fmt::format("{} to {}{} {}x{}x{} batch {} strides a {},{},{} b {},{},{}{} {} threads {}", name_of(p.dtype),
+                     name_of(p.c.dtype), p.c.bias ? " with bias" : "", p.m, p.n, p.k, p.batch, p.a_batch, p.a.row,
+                     p.a.term, p.b_batch, p.b.row, p.b.term, request_of(request).kept_b ? " kept" : "",
                      name_of(active_target()), threads());
 }
 

@@ -39,7 +39,7 @@ class Buffer {
  public:
   /// Uninitialised memory (poisoned: memory.h); every kernel must write what it hands on. Throws std::bad_alloc.
   static BufferRef allocate(std::size_t bytes);
-  /// Memory that `keep` keeps alive (a mapped file, a vector); `keep` may be empty when the caller outlives the buffer.
+  /// Memory that `keep` (if any) keeps alive: a mapped file, a vector. It is borrowed, so never donated (`unique`).
   static BufferRef borrow(void* data, std::size_t bytes, std::shared_ptr<const void> keep);
 
   std::byte* data() const { return data_; }

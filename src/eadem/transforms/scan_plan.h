@@ -142,8 +142,6 @@ class ScanPlan {
   bool is_value(std::size_t y, std::int64_t iteration, std::int64_t age, const Value& value) const;
   std::vector<std::size_t> names(const State&) const;
   Iteration iteration(std::int64_t which) const;
-  std::shared_ptr<const ReverseStep> make_step(const Iteration& iteration, const Presence& present,
-                                               std::string key) const;
 
   std::shared_ptr<const ScanForward> forward_;
   const Program& body_;

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -24,11 +25,24 @@ struct Prepared {
   Launch launch;
 };
 
-Prepared prepare(const Primitive& primitive, const Sample& sample, Layout layout) {
+// A set of operands.
+using Operands = std::uint64_t;
+bool in(Operands set, std::size_t i) {
+  return (set >> i & 1) != 0;
+}
+
+// Those in `broadcast` have stride 0 along an axis; with `copied`, their elements in memory of their own.
+Prepared prepare(const Primitive& primitive, const Sample& sample, Layout layout, Operands broadcast = 0,
+                 bool copied = false) {
   Prepared p;
   std::vector<TensorType> types;
   for (std::size_t i = 0; i < sample.operands.size(); ++i) {
-    p.operands.push_back(materialize(sample.operands[i], 1000 + i, layout));
+    p.operands.push_back(materialize(sample.operands[i], 1000 + i, in(broadcast, i) ? Layout::broadcast : layout));
+    if (copied && in(broadcast, i)) {
+      Tensor copy = allocate(p.operands.back().view.type());
+      std::ranges::copy(elements_of(p.operands.back().view), copy.memory.begin());
+      p.operands.back() = std::move(copy);
+    }
     p.operand_views.push_back(p.operands.back().view);
     types.push_back(p.operand_views.back().type());
   }
@@ -55,9 +69,9 @@ TEST_P(Conformance, EveryFormHasTheBitsOfTheDefinition) {
   for (std::size_t i = 0; i < samples.size(); ++i) {
     Prepared expected = prepare(primitive, samples[i], Layout::contiguous);
     execute_reference(primitive, expected.launch);
-    const auto check = [&](Prepared& got, std::string_view what) {
+    const auto check = [&](const Prepared& got, const Prepared& want, std::string_view what) {
       for (std::size_t r = 0; r < got.result_views.size(); ++r)
-        EXPECT_EQ(first_difference(got.result_views[r], expected.result_views[r]), "")
+        EXPECT_EQ(first_difference(got.result_views[r], want.result_views[r]), "")
             << primitive.name << " sample " << i << " result " << r << ": " << what << "; attributes "
             << primitive.attributes->print(samples[i].attributes.get());
     };
@@ -67,7 +81,21 @@ TEST_P(Conformance, EveryFormHasTheBitsOfTheDefinition) {
       if (layout != Layout::contiguous && !any_layout) continue;
       Prepared reference = prepare(primitive, samples[i], layout);
       execute_reference(primitive, reference.launch);
-      check(reference, fmt::format("reference, layout {}", static_cast<int>(layout)));
+      check(reference, expected, fmt::format("reference, layout {}", static_cast<int>(layout)));
+    }
+    // All operands broadcast, and each of the first three alone.
+    std::map<Operands, Prepared> broadcasts;
+    const std::size_t operands = samples[i].operands.size();
+    std::vector<Operands> sets;
+    if (any_layout && operands > 0) sets.push_back((Operands{1} << operands) - 1);
+    for (std::size_t each = 0; each < std::min<std::size_t>(operands, 3) && operands > 1 && any_layout; ++each)
+      sets.push_back(Operands{1} << each);
+    for (const Operands set : sets) {
+      Prepared& want = broadcasts[set] = prepare(primitive, samples[i], Layout::contiguous, set, true);
+      execute_reference(primitive, want.launch);
+      Prepared reference = prepare(primitive, samples[i], Layout::contiguous, set);
+      execute_reference(primitive, reference.launch);
+      check(reference, want, fmt::format("reference, operands broadcast {:b}", set));
     }
     for (const int count : {1, 2, 3, 7}) {
       set_threads(count);  // outermost: it starts and ends threads
@@ -79,8 +107,15 @@ TEST_P(Conformance, EveryFormHasTheBitsOfTheDefinition) {
           if (layout != Layout::contiguous && !any_layout) continue;
           Prepared got = prepare(primitive, samples[i], layout);
           execute(primitive, got.launch);
-          check(got, fmt::format("target {}, {} threads, layout {}", kernels::name_of(target), count,
-                                 static_cast<int>(layout)));
+          check(got, expected,
+                fmt::format("target {}, {} threads, layout {}", kernels::name_of(target), count,
+                            static_cast<int>(layout)));
+        }
+        for (const Operands set : sets) {
+          Prepared got = prepare(primitive, samples[i], Layout::contiguous, set);
+          execute(primitive, got.launch);
+          check(got, broadcasts.at(set),
+                fmt::format("target {}, {} threads, operands broadcast {:b}", kernels::name_of(target), count, set));
         }
       }
     }

@@ -119,6 +119,11 @@ Tensor materialize(const SampleOperand& operand, std::uint64_t seed, Layout layo
       tensor.view.strides[axis] = -tensor.view.strides[axis];
     }
   }
+  for (int axis = 0; layout == Layout::broadcast && axis < rank; ++axis) {
+    if (operand.shape[axis] <= 1) continue;
+    tensor.view.strides[axis] = 0;
+    break;
+  }
   Random random(seed);
   visit(operand.dtype, [&]<class T>(std::type_identity<T>) {
     ops::for_each_index(operand.shape, [&](const Shape& index) {

@@ -16,7 +16,9 @@ struct Sample {
 std::vector<Sample> samples_of(const Primitive&);
 
 /// Where a sample's operands lie in memory.
-enum class Layout { contiguous, transposed, stepped, reversed, offset };
+enum class Layout { contiguous, transposed, stepped, reversed, offset, broadcast };
+/// Those under which the elements are the same; `broadcast` has stride 0 along the first axis of more than one element
+/// (that of its first index everywhere), and so elements of its own.
 inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::transposed, Layout::stepped, Layout::reversed,
                                       Layout::offset};
 
@@ -26,7 +28,8 @@ struct Tensor {
   TensorView view;
 };
 
-/// The operand's elements (a function of its description and `seed` alone) under the layout; gaps hold NaN patterns.
+/// The operand's elements (a function of its description and `seed` alone, and of whether it is broadcast) under the
+/// layout; gaps hold NaN patterns.
 Tensor materialize(const SampleOperand&, std::uint64_t seed, Layout);
 
 /// Contiguous memory of this type, filled with 0xA5, so that what a kernel forgets to write shows.

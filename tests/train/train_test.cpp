@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "eadem/nn/attention.h"
 #include "eadem/nn/linear.h"
+#include "eadem/nn/normalization.h"
 #include "eadem/nn/sequential.h"
+#include "eadem/nn/te_float8.h"
+#include "eadem/train/adafactor.h"
 #include "eadem/train/losses.h"
+#include "eadem/train/muon.h"
 #include "eadem/train/optimizers.h"
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
@@ -113,6 +118,93 @@ TEST(Optimizers, NormsNeitherOverflowNorRound) {
   EXPECT_NEAR(clipped[2], 4, 1e-6);
   EXPECT_EQ(doubles_of(clip_by_global_norm(Array::from<float>({1, 2}), 5)), (std::vector<double>{1, 2}));
   EXPECT_THROW(clip_by_global_norm(Array::from<float>({1}), 0), ValueError);
+}
+
+TEST(Optimizers, NormsOfHugeAndTinyDoubles) {
+  for (const double scale : {1e200, 1e-200}) {
+    const std::pair<Array, Array> tree(Array::from<double>({3 * scale, 1}), Array::from<float>({0}));
+    const double norm = scale > 1 ? 3e200 : 1;
+    EXPECT_NEAR(global_norm(tree).item<double>() / norm, 1, 0x1p-51);
+    const auto clipped = doubles_of(clip_by_global_norm(tree, 0.5).first);
+    EXPECT_NEAR(clipped[0] / (3 * scale / norm), 0.5, 0x1p-50);
+    EXPECT_NEAR(clipped[1] * norm, 0.5, 0x1p-50);
+  }
+  EXPECT_EQ(global_norm(Array::from<double>({3e-200, 4e-200})).item<double>(), 5e-200);
+}
+
+struct Normed {
+  nn::BatchNorm norm;
+  nn::Linear linear;
+  static void fields(auto& m, auto f) { f("norm", m.norm), f("linear", m.linear); }
+};
+
+// Running moments follow the data under every optimizer, eager and compiled, and clipping does not see them.
+TEST(Optimizers, LeaveStateToTheModel) {
+  Rngs rngs(0);
+  const Normed start{nn::BatchNorm(3, rngs, {.momentum = 0.5}), nn::Linear(3, 1, rngs)};
+  const Array x = normal(random_key(1), {64, 3}) * 2.0 + 5.0, y = sum(x, {1}, true);
+  const auto check = [&](const auto& optimizer) {
+    const auto step = [&](const Normed& model, const OptimizerState<Normed>& state, const Array& input,
+                          const Array& target) {
+      const auto loss = [&](Normed m) {
+        const Array error = m.linear(m.norm(input)) - target;
+        return std::pair(mean(error * error), m);
+      };
+      const auto [value, gradient] = value_and_grad_aux(loss)(model);
+      return optimizer.update(value.second, clip_by_global_norm(gradient, 1), state);
+    };
+    Normed model = start, other = start;
+    auto state = optimizer.init(start), other_state = state;
+    EXPECT_EQ(leaves(state.master.norm)[0].shape(), (Shape{0}));
+    const auto compiled = compile(step);
+    for (int i = 0; i < 40; ++i) {
+      std::tie(model, state) = step(model, state, x, y);
+      std::tie(other, other_state) = compiled(other, other_state, x, y);
+    }
+    const auto want = doubles_of(mean(x, {0})), got = doubles_of(model.norm.mean);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], want[i], 1e-5);
+    EXPECT_GT(doubles_of(model.norm.var)[0], 2);
+    EXPECT_NE(doubles_of(*model.norm.scale)[0], 1);
+    EXPECT_NE(doubles_of(model.linear.kernel), doubles_of(start.linear.kernel));
+    const Arrays a = leaves(model), b = leaves(other);
+    for (std::size_t i = 0; i < a.size(); ++i) eadem::testing::expect_same(a[i], b[i]);
+  };
+  check(Sgd{.rate = constant_schedule(1e-3), .momentum = 0.9});
+  check(AdamW{.rate = constant_schedule(1e-2), .decay = 0.1});
+  check(Lion{.rate = constant_schedule(1e-3), .decay = 0.1});
+  check(Adafactor{.decay = 0.1});
+  check(Muon{.rate = constant_schedule(1e-2), .decay = 0.1});
+
+  Normed gradient = start;
+  gradient.norm.mean = full({3}, 1e6), gradient.norm.var = full({3}, 1e6);
+  gradient.norm.scale = gradient.norm.bias = zeros({3});
+  gradient.linear = with_leaves(gradient.linear, Arrays{full({3, 1}, 0.1), full({1}, 0.1)});
+  const Normed clipped = clip_by_global_norm(gradient, 1);
+  EXPECT_EQ(doubles_of(clipped.norm.mean), (std::vector<double>{1e6, 1e6, 1e6}));
+  EXPECT_EQ(doubles_of(clipped.linear.kernel), doubles_of(gradient.linear.kernel));
+}
+
+TEST(Optimizers, KnowTheStateOfEveryModule) {
+  Rngs rngs(0);
+  const auto marked = [](const auto& model) {
+    const std::vector<bool> marks = state_marks(model);
+    std::vector<std::string> paths;
+    std::size_t next = 0;
+    for_each_leaf(model, [&](const std::string& path, const Array&) {
+      if (marks.at(next++)) paths.push_back(path);
+    });
+    EXPECT_EQ(next, marks.size());
+    return paths;
+  };
+  using Paths = std::vector<std::string>;
+  nn::MultiHeadAttention attention(8, 2, rngs);
+  EXPECT_EQ(marked(attention), Paths{});
+  attention.init_cache({1, 4, 8});
+  EXPECT_EQ(marked(attention), (Paths{"cached_key", "cached_value", "cache_index"}));
+  std::map<std::string, std::vector<nn::BatchNorm>> map;
+  map["a"].emplace_back(3, rngs);
+  EXPECT_EQ(marked(std::pair(map, std::optional(nn::Linear(2, 2, rngs)))), (Paths{"0/a/0/mean", "0/a/0/var"}));
+  EXPECT_EQ(marked(nn::te::Float8DenseGeneral(32, {32}, rngs)).size(), 6u);
 }
 
 // A step of training has the same bits eager and compiled, and lowers the loss.

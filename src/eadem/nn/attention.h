@@ -54,6 +54,7 @@ struct MultiHeadAttention {
     f("key_ln", m.key_norm), f("out", m.out), f("dtype", m.dtype), f("cached_key", m.cached_key);
     f("cached_value", m.cached_value), f("cache_index", m.cache_index);
   }
+  static constexpr bool is_state(std::string_view field) { return field.starts_with("cache"); }
 };
 
 /// softmax(q k^T / sqrt D) v for q [batch.., Lq, heads, D] and k, v [batch.., Lk, kv heads, D]: [batch.., Lq, heads,

@@ -68,7 +68,8 @@ struct BatchNormOptions {
 
 /// LayerNorm of each channel over all other axes. Training takes the batch's moments and moves `mean` and `var`, f32,
 /// towards them: mean = momentum mean + (1 - momentum) batch mean, in f64, rounded once. They are state, not
-/// parameters: under grad, give the model back beside the loss, and take them from that.
+/// parameters: under grad, give the model back beside the loss, and hand that to the optimizer, which leaves them
+/// alone.
 struct BatchNorm {
   Array mean, var;
   std::optional<Array> scale, bias;
@@ -87,6 +88,7 @@ struct BatchNorm {
     f("axis", m.axis), f("momentum", m.momentum), f("epsilon", m.epsilon);
     f("use_running_average", m.use_running_average), f("dtype", m.dtype);
   }
+  static constexpr bool is_state(std::string_view field) { return field == "mean" || field == "var"; }
 
  private:
   struct Prepared {

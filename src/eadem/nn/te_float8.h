@@ -78,6 +78,7 @@ struct Float8DenseGeneral {
     f("hybrid", m.recipe.hybrid), f("margin", m.recipe.margin), f("history", m.recipe.history);
     f("most_recent", m.recipe.most_recent);
   }
+  static constexpr bool is_state(std::string_view field) { return field == "fp8_state"; }
 };
 
 namespace detail {
@@ -97,7 +98,7 @@ M with_float8_state(M model, const M& gradient) {
   });
   return model;
 }
-/// The gradient with zeros for every fp8_state: what clipping and the optimizer take.
+/// The gradient with zeros for every fp8_state. Clipping and the optimizers pass fp8_state by as it is.
 template <class M>
 M without_float8_state(M gradient) {
   for_each_leaf(gradient, [&](const std::string& path, Array& leaf) {

@@ -71,13 +71,12 @@ detail::Rule Lion::rule() const {
 }
 
 Array global_norm(const Arrays& arrays) {
-  Arrays squares;
+  Arrays all;
   for (const Array& each : arrays) {
     if (!is_floating(each.dtype())) continue;
-    const Array wide = reshape(convert(each, DType::f64), {-1});
-    squares.push_back(wide * wide);
+    all.push_back(reshape(convert(each, DType::f64), {each.elements()}));
   }
-  return squares.empty() ? scalar(0) : sqrt(sum(concatenate(squares, 0), {0}));
+  return all.empty() ? scalar(0) : norm(concatenate(all, 0));
 }
 
 }  // namespace eadem::train

@@ -4,17 +4,20 @@
 #include <utility>
 #include <vector>
 
+#include "eadem/array/state.h"
 #include "eadem/array/tree.h"
 #include "eadem/ops/ops.h"
 #include "eadem/train/schedules.h"
 
 // Optimizers (numerics.md section 6): each element is updated in f64, and each stored state is rounded once. Under
 // parameters of 16 bits the master weights and the moments are f32. A step below half a unit in the last place of a
-// parameter is not lost: the rest that its rounding left is kept in the state.
+// parameter is not lost: the rest that its rounding left is kept in the state. What array/state.h marks is the model's
+// own: it is neither updated nor clipped.
 
 namespace eadem::train {
 
-/// The state of an optimizer on a model: a tree. Integer arrays of the model are not trained.
+/// The state of an optimizer on a model: a tree. Integer arrays of the model are not trained, nor is its own state, in
+/// whose places here are arrays [0].
 template <class M>
 struct OptimizerState {
   Array step;              ///< i64 []: updates done
@@ -41,8 +44,13 @@ DType state_dtype(DType parameter);
 
 template <class M>
 OptimizerState<M> init(const M& model, std::size_t moments, std::optional<DType> moment_dtype) {
-  const auto kept = [](const Array& x) { return is_floating(x.dtype()) ? convert(x, state_dtype(x.dtype())) : x; };
-  const M master = map_leaves(kept, model);
+  Arrays kept = leaves(model);
+  const std::vector<bool> state = state_marks(model);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    if (state[i]) kept[i] = zeros({0}, kept[i].dtype());
+    if (is_floating(kept[i].dtype())) kept[i] = convert(kept[i], state_dtype(kept[i].dtype()));
+  }
+  const M master = with_leaves(model, kept);
   const M zero = map_leaves([](const Array& x) { return zeros_like(x); }, master);
   const M moment = map_leaves(
       [&](const Array& x) { return is_floating(x.dtype()) ? convert(x, moment_dtype.value_or(x.dtype())) : x; }, zero);
@@ -60,8 +68,9 @@ std::pair<M, OptimizerState<M>> update(const M& model, const M& gradient, const 
     fail<ValueError>("[update] model, gradient and state have {}, {} and {} arrays", parameters.size(),
                      gradients.size(), master.size());
   const Array rate = schedule(state.step);
+  const std::vector<bool> passed = state_marks(model);
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    if (!is_floating(parameters[i].dtype())) continue;
+    if (passed[i] || !is_floating(parameters[i].dtype())) continue;
     Leaf leaf{parameters[i], master[i], rest[i], {}};
     for (const Arrays& each : moments) leaf.moments.push_back(each[i]);
     update_leaf(leaf, gradients[i], rule, state.step, rate);
@@ -132,21 +141,29 @@ struct Lion {
   detail::Rule rule() const;
 };
 
-/// The norm over all floating arrays, f64 []: the exact sum of squares rounded once, then its root (of f64 arrays the
-/// squares are rounded too).
+/// The norm over all floating arrays that are no state, f64 []: the exact sum of squares rounded once, then its root;
+/// it does not overflow inside.
 Array global_norm(const Arrays& arrays);
 template <class M>
 Array global_norm(const M& tree) {
-  return global_norm(leaves(tree));
+  const Arrays all = leaves(tree);
+  const std::vector<bool> state = state_marks(tree);
+  Arrays counted;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!state[i]) counted.push_back(all[i]);
+  return global_norm(counted);
 }
-/// The tree times min(1, most / norm), each element rounded once.
+/// The tree times min(1, most / norm), each element rounded once; state as it is.
 template <class M>
 M clip_by_global_norm(const M& tree, double most) {
   if (!(most > 0)) fail<ValueError>("[clip_by_global_norm] the norm must be above zero, got {}", most);
   const Array factor = minimum(most / global_norm(tree), ones({}, DType::f64));
-  return map_leaves(
-      [&](const Array& x) { return is_floating(x.dtype()) ? convert(convert(x, DType::f64) * factor, x.dtype()) : x; },
-      tree);
+  Arrays all = leaves(tree);
+  const std::vector<bool> state = state_marks(tree);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!state[i] && is_floating(all[i].dtype()))
+      all[i] = convert(convert(all[i], DType::f64) * factor, all[i].dtype());
+  return with_leaves(tree, all);
 }
 
 }  // namespace eadem::train

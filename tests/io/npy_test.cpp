@@ -184,6 +184,11 @@ TEST(Npz, WhatIsWrongIsNamed) {
           parse_zip(patched(central + 24, {255, 255, 255, 127}));
         },
         {"'v.npy'", "hold"}, "a size that nothing holds");
+    expect_refusal<FileError>([&] { parse_zip(patched(8, {deflate ? 0 : 8})); }, {"'v.npy'", "own header"}, "method");
+    expect_refusal<FileError>([&] { parse_zip(patched(central + 34, {1})); }, {"'v.npy'", "disk 1"}, "entry's disk");
+    for (const std::size_t field : {4, 6, 8})
+      expect_refusal<FileError>([&] { parse_zip(patched(good.size() - 22 + field, {1})); }, {"is split"}, "disk");
+    expect_refusal<FileError>([&] { parse_zip(patched(good.size() - 14, {1, 0, 1, 0})); }, {"1 entries take"}, "count");
     expect_refusal<FileError>([&] { parse_zip(patched(central + 46, {'w'})); }, {"another name"}, "name");
     expect_refusal<FileError>([&] { parse_zip(patched(30, {'w'})); }, {"another name"}, "name");
     const std::size_t second = text(good).find("PK\1\2", central + 1);
@@ -196,6 +201,43 @@ TEST(Npz, WhatIsWrongIsNamed) {
   }
   expect_refusal<FileError>([&] { parse_zip(std::as_bytes(std::span("no zip archive, but long enough"))); },
                             {"end record"}, "text");
+}
+
+// As many as zip's own record can name, which does not mean zip64; read and written.
+TEST(Npz, HasUpTo65535Arrays) {
+  NpzWriter writer;
+  const std::byte one[] = {std::byte{1}};
+  for (int i = 0; i < 65535; ++i) writer.add(std::to_string(i), DType::u8, {1}, one);
+  const std::vector<std::byte> bytes = writer.bytes();
+  const Npz file = parse_zip(bytes);
+  EXPECT_EQ(file.names().size(), 65535u);
+  EXPECT_EQ(values(file.array("65534")), std::vector<double>{1});
+  writer.add("x", DType::u8, {1}, one);
+  EXPECT_THROW(writer.bytes(), ValueError);
+}
+
+std::size_t peak_kilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmPeak:")) return std::stoul(line.substr(7));
+  return 0;
+}
+
+// An entry of 4 MB of noise that says to hold 3 GB.
+TEST(Npz, ALyingSizeTakesNoMemory) {
+  std::vector<std::byte> noise(std::size_t{1} << 22);
+  std::uint32_t state = 1;
+  for (std::byte& each : noise) state = state * 1664525 + 1013904223, each = static_cast<std::byte>(state >> 24);
+  NpzWriter writer;
+  writer.add("v", DType::u8, {std::int64_t{1} << 22}, noise);
+  std::vector<std::byte> bytes = writer.bytes(true);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::uint32_t lie = 3u << 30;
+  std::memcpy(bytes.data() + text.rfind("PK\1\2") + 24, &lie, 4);
+  const Npz file = parse_zip(bytes);
+  const std::size_t before = peak_kilobytes();
+  expect_refusal<FileError>([&] { file.array("v"); }, {"does not inflate"}, "lie");
+  EXPECT_LT(peak_kilobytes() - before, 200u << 10);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
+#include <optional>
 
 #include "eadem/io/atomic_file.h"
 #include "eadem/io/npy.h"
@@ -57,14 +59,23 @@ Directory find_directory(const Reader& file) {
   while (file.at<std::uint32_t>(end) != kEnd || file.at<std::uint16_t>(end + 20) != last - end)
     if (end-- == first) fail<FileError>("{}: not an npz file: a zip archive's end record is missing", file.name);
   Directory d{file.at<std::uint16_t>(end + 10), file.at<std::uint32_t>(end + 16), file.at<std::uint32_t>(end + 12)};
-  if (d.entries == kWide || d.offset == kWide32 || d.size == kWide32) {
-    if (end < kLocator64Size) fail<FileError>("{}: its zip64 locator is missing", file.name);
-    file.require_signature(end - kLocator64Size, kLocator64, "zip64 locator");
+  // Of the disk where the archive ends, that of the directory, and the entries on the former.
+  std::uint64_t disk = file.at<std::uint16_t>(end + 4), start = file.at<std::uint16_t>(end + 6);
+  std::uint64_t here = file.at<std::uint16_t>(end + 8);
+  // Without a locator the numbers are themselves: 65535 entries are as many as the short record can name.
+  const bool located = end >= kLocator64Size && file.at<std::uint32_t>(end - kLocator64Size) == kLocator64;
+  if (d.offset == kWide32 || d.size == kWide32 || (d.entries == kWide && located)) {
+    if (!located) fail<FileError>("{}: its zip64 locator is missing", file.name);
     const auto record = file.at<std::uint64_t>(end - kLocator64Size + 8);
     file.require(record, kEnd64Size);
     file.require_signature(record, kEnd64, "zip64 end record");
     d = {file.at<std::uint64_t>(record + 32), file.at<std::uint64_t>(record + 48), file.at<std::uint64_t>(record + 40)};
+    disk = file.at<std::uint32_t>(record + 16), start = file.at<std::uint32_t>(record + 20);
+    here = file.at<std::uint64_t>(record + 24);
   }
+  if (disk != 0 || start != 0 || here != d.entries)
+    fail<FileError>("{}: is split: {} of its {} entries are on disk {}, and its directory begins on disk {}", file.name,
+                    here, d.entries, disk, start);
   file.require(d.offset, d.size);
   if (d.entries > d.size / kCentralSize)
     fail<FileError>("{}: says to have {} entries in a directory of {} bytes", file.name, d.entries, d.size);
@@ -105,23 +116,27 @@ struct Inflater {
 // zlib counts in 32 bits: memory is handed to it, and taken from it, in pieces.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
 
-bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> to) {
+// The `size` bytes that `packed` holds, or nothing if it holds other than as many. Memory grows with what comes: a size
+// that is a lie costs none.
+std::optional<std::vector<std::byte>> inflated(std::span<const std::byte> packed, std::size_t size) {
   Inflater inflater;
   z_stream& s = inflater.stream;
   s.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
-  s.next_out = reinterpret_cast<Bytef*>(to.data());
-  std::size_t in = packed.size(), out = to.size();
+  std::vector<std::byte> to(std::min(size, 4 * packed.size() + 1));
+  std::size_t in = packed.size(), done = 0;
   Bytef none = 0;
-  if (to.empty()) s.next_out = &none;
   for (;;) {
-    const auto given = static_cast<uInt>(std::min(in, kPiece)), room = static_cast<uInt>(std::min(out, kPiece));
+    if (done == to.size() && done < size) to.resize(size / 2 > done ? 2 * done : size);
+    const auto given = static_cast<uInt>(std::min(in, kPiece));
+    const auto room = static_cast<uInt>(std::min(to.size() - done, kPiece));
     s.avail_in = given;
     s.avail_out = room;
+    s.next_out = room == 0 ? &none : reinterpret_cast<Bytef*>(to.data() + done);
     const int status = inflate(&s, Z_NO_FLUSH);
     in -= given - s.avail_in;
-    out -= room - s.avail_out;
-    if (status == Z_STREAM_END) return in == 0 && out == 0;
-    if (status != Z_OK || (given == s.avail_in && room == s.avail_out)) return false;
+    done += room - s.avail_out;
+    if (status == Z_STREAM_END) return in == 0 && done == size ? std::optional(std::move(to)) : std::nullopt;
+    if (status != Z_OK || (given == s.avail_in && room == s.avail_out)) return {};
   }
 }
 
@@ -167,6 +182,9 @@ Npz Npz::parse(std::shared_ptr<const MappedFile> mapped) {
     std::uint64_t* const numbers[] = {&entry.size, &entry.packed, &entry.header};
     file.require(at + kCentralSize + name_length, extra + comment);
     read_zip64(file, at + kCentralSize + name_length, extra, numbers, shown);
+    if (file.at<std::uint16_t>(at + 34) != 0)
+      fail<FileError>("{}: entry '{}' is on disk {} of a split archive", file.name, shown,
+                      file.at<std::uint16_t>(at + 34));
     if (flags & kEncrypted) fail<FileError>("{}: entry '{}' is encrypted", file.name, shown);
     if (method != kStored && method != kDeflated)
       fail<FileError>("{}: entry '{}' is compressed by method {}; stored and deflated are read", file.name, shown,
@@ -176,6 +194,9 @@ Npz Npz::parse(std::shared_ptr<const MappedFile> mapped) {
     const std::uint64_t local_name = file.at<std::uint16_t>(entry.header + 26);
     if (file.text(entry.header + kLocalSize, local_name) != name)
       fail<FileError>("{}: entry '{}' has another name in its own header", file.name, shown);
+    if (const auto own = file.at<std::uint16_t>(entry.header + 8); own != method)
+      fail<FileError>("{}: entry '{}' is compressed by method {}, but by {} in its own header", file.name, shown,
+                      method, own);
     entry.data = entry.header + kLocalSize + local_name + file.at<std::uint16_t>(entry.header + 28);
     file.require(entry.data, entry.packed);
     if (entry.data + entry.packed > directory.offset)
@@ -188,6 +209,9 @@ Npz Npz::parse(std::shared_ptr<const MappedFile> mapped) {
     npz.entries_.emplace_back(std::move(name), entry);
     at += kCentralSize + name_length + extra + comment;
   }
+  if (at != directory.offset + directory.size)
+    fail<FileError>("{}: the directory has {} bytes, but its {} entries take {}", file.name, directory.size,
+                    directory.entries, at - directory.offset);
   std::vector<const std::pair<std::string, Entry>*> order;
   for (const auto& entry : npz.entries_) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->second.header < b->second.header; });
@@ -219,16 +243,16 @@ NpyArray Npz::array(std::string_view name) const {
   if (found == entries_.end()) fail<FileError>("{}: there is no array '{}'", file_->name(), shown);
   const Entry& entry = found->second;
   const auto packed = file_->bytes().subspan(entry.data, entry.packed);
-  std::vector<std::byte> inflated;
-  std::span<const std::byte> bytes = packed;
-  if (entry.deflated) {
-    inflated.resize(entry.size);
-    if (!inflate_all(packed, inflated))
+  try {
+    std::optional<std::vector<std::byte>> plain;
+    if (entry.deflated && !(plain = inflated(packed, entry.size)))
       fail<FileError>("{}: array '{}' does not inflate to its {} bytes", file_->name(), shown, entry.size);
-    bytes = inflated;
+    const std::span<const std::byte> bytes = plain ? *plain : packed;
+    if (crc_of(bytes) != entry.crc) fail<FileError>("{}: array '{}' fails its checksum", file_->name(), shown);
+    return parse_npy(MappedFile::copy_of(fmt::format("{}: array '{}'", file_->name(), shown), bytes));
+  } catch (const std::bad_alloc&) {
+    fail<MemoryError>("{}: array '{}' of {} bytes is more than there is memory for", file_->name(), shown, entry.size);
   }
-  if (crc_of(bytes) != entry.crc) fail<FileError>("{}: array '{}' fails its checksum", file_->name(), shown);
-  return parse_npy(MappedFile::copy_of(fmt::format("{}: array '{}'", file_->name(), shown), bytes));
 }
 
 void NpzWriter::add(std::string name, DType dtype, const Shape& shape, std::span<const std::byte> bytes) {
@@ -285,8 +309,8 @@ std::vector<std::byte> NpzWriter::bytes(bool deflate) const {
     put(directory, offset);
     put_text(directory, file);
   }
-  if (items_.size() >= kWide || all.size() + directory.size() >= std::numeric_limits<std::uint32_t>::max())
-    fail<ValueError>("[npz] archives from 4 GiB or 65535 arrays on are not written");
+  if (items_.size() > kWide || all.size() + directory.size() >= std::numeric_limits<std::uint32_t>::max())
+    fail<ValueError>("[npz] archives from 4 GiB or 65536 arrays on are not written");
   const auto offset = static_cast<std::uint32_t>(all.size());
   all.insert(all.end(), directory.begin(), directory.end());
   put(all, kEnd);

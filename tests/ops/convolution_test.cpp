@@ -99,6 +99,14 @@ TEST(Convolution, BlocksThreadsAndBatchesMoveNoBit) {
   set_threads(before);
 }
 
+// Nothing is kept for every pair of an output and a tap: here they are 10^10.
+TEST(Convolution, LongKernelsTakeLittleMemory) {
+  const auto loss = [](const Array& w, const Array& x) { return sum(conv_general(x, w)); };
+  expect_same(grad(loss)(random(1, {100000, 1, 1}), zeros({0, 200000, 1})), zeros({100000, 1, 1}));
+  const Array x = full({1, 30000, 1}, 0.5), y = conv_general(x, ones({29991, 1, 1}));
+  expect_same(y, full({1, 10, 1}, 14995.5));
+}
+
 TEST(Convolution, BadInputIsRefused) {
   const Array x = zeros({2, 6, 4}), w = zeros({3, 4, 6});
   EXPECT_THROW(conv_general(x, zeros({3, 3, 4, 6})), ShapeError);

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <limits>
 
+#include "eadem/base/memory.h"
+
 namespace eadem::kernels {
 namespace {
 
@@ -16,15 +18,10 @@ Patches::Patches(const TensorView& x, const Shape& taps, const Shape& outs, cons
       outs_(outs),
       groups_(c.groups),
       channels_(x.shape.back() / c.groups),
-      size_(static_cast<std::int64_t>(size_of(x.dtype))) {
+      size_(static_cast<std::int64_t>(size_of(x.dtype))),
+      convolution_(c) {
   const int last = taps.rank() - 1;
-  places_.resize(static_cast<std::size_t>(taps.rank()));
-  for (int axis = 0; axis <= last; ++axis)
-    for (std::int64_t out = 0; out < outs[axis]; ++out)
-      for (std::int64_t tap = 0; tap < taps[axis]; ++tap) {
-        const std::int64_t at = numerics::tap_place(c, axis, out, tap, taps[axis], x.shape[axis + 1]);
-        places_[static_cast<std::size_t>(axis)].push_back(at < 0 ? kNowhere : at * x.strides[axis + 1] * size_);
-      }
+  for (const std::int64_t extent : taps) taps_along_ += static_cast<std::size_t>(extent);
   Shape before = taps;
   before.pop_back();
   Shape index = Shape::filled(last, 0);
@@ -48,15 +45,34 @@ void Patches::copy_channels(const std::byte* from, std::int64_t group_stride, st
   }
 }
 
+const std::byte* Patches::begin_row(std::int64_t row, const std::int64_t** places) const {
+  static thread_local Scratch scratch;
+  auto* to = reinterpret_cast<std::int64_t*>(scratch.take(taps_along_ * sizeof(std::int64_t)));
+  const numerics::Convolution& c = convolution_;
+  for (int axis = taps_.rank() - 1; axis >= 0; --axis) {
+    const std::int64_t out = row % outs_[axis], taps = taps_[axis], extent = x_.shape[axis + 1];
+    const std::int64_t step = x_.strides[axis + 1] * size_;
+    row /= outs_[axis];
+    places[axis] = to;
+    if (c.lhs_dilation[axis] == 1 && !c.flip) {  // without a division
+      std::int64_t at = out * c.strides[axis] - c.low[axis];
+      for (std::int64_t tap = 0; tap < taps; ++tap, at += c.rhs_dilation[axis])
+        to[tap] = at < 0 || at >= extent ? kNowhere : at * step;
+    } else {
+      for (std::int64_t tap = 0; tap < taps; ++tap) {
+        const std::int64_t at = numerics::tap_place(c, axis, out, tap, taps, extent);
+        to[tap] = at < 0 ? kNowhere : at * step;
+      }
+    }
+    to += taps;
+  }
+  return x_.data + row * x_.strides[0] * size_;
+}
+
 void Patches::gather_row(std::int64_t row, std::int64_t group_stride, std::byte* to) const {
   const int last = taps_.rank() - 1;
   const std::int64_t *places[kMaxRank], per_tap = channels_ * size_, width = taps_[last];
-  std::int64_t rest = row;
-  for (int axis = last; axis >= 0; --axis) {
-    places[axis] = places_[static_cast<std::size_t>(axis)].data() + rest % outs_[axis] * taps_[axis];
-    rest /= outs_[axis];
-  }
-  const std::byte* base = x_.data + rest * x_.strides[0] * size_;
+  const std::byte* base = begin_row(row, places);
   const std::int64_t* along = places[last];
   for (const Shape& tap : taps_before_) {
     const std::byte* from = base;
@@ -87,12 +103,7 @@ void Patches::gather_row(std::int64_t row, std::int64_t group_stride, std::byte*
 void Patches::places(std::int64_t row, const std::byte** to) const {
   const int last = taps_.rank() - 1;
   const std::int64_t* along[kMaxRank];
-  std::int64_t rest = row;
-  for (int axis = last; axis >= 0; --axis) {
-    along[axis] = places_[static_cast<std::size_t>(axis)].data() + rest % outs_[axis] * taps_[axis];
-    rest /= outs_[axis];
-  }
-  const std::byte* base = x_.data + rest * x_.strides[0] * size_;
+  const std::byte* base = begin_row(row, along);
   for (const Shape& tap : taps_before_) {
     std::int64_t offset = 0;
     bool outside = false;

@@ -22,14 +22,17 @@ class Patches {
   void gather(std::int64_t first, std::int64_t count, std::byte* to) const;
 
  private:
+  /// Of each axis, by tap: the byte offset of the element that a row meets, or kNowhere; until the thread's next call.
+  /// Returns where the row's example begins.
+  const std::byte* begin_row(std::int64_t row, const std::int64_t** places) const;
   void gather_row(std::int64_t row, std::int64_t group_stride, std::byte* to) const;
   void copy_channels(const std::byte* from, std::int64_t group_stride, std::byte* to) const;
 
   TensorView x_;
   Shape taps_, outs_;
   std::int64_t groups_, channels_, size_;
-  // Of each axis, by output and tap: the byte offset of the element that they meet, or kNowhere.
-  std::vector<std::vector<std::int64_t>> places_;
+  numerics::Convolution convolution_;
+  std::size_t taps_along_ = 0;      ///< the taps of every axis, added up
   std::vector<Shape> taps_before_;  ///< the taps without the last axis, in order
   bool runs_;                       ///< neighbouring taps of the last axis meet neighbouring memory
 };

@@ -13,12 +13,11 @@
 
 namespace poet {
 
-/// The rows of a matrix [rows, columns] as Q8_0: of each 32 values, the largest magnitude over 127 rounded to f16, and
-/// the values over that, rounded to whole numbers.
+/// The rows of a dense matrix f32 [rows, columns] as Q8_0: of each 32 values, the largest magnitude over 127 rounded to
+/// f16, and the values over that, rounded to whole numbers.
 inline std::vector<std::byte> as_q8_0(const Array& matrix) {
   constexpr std::size_t kBlock = 32;
-  const Array dense = contiguous(convert(matrix, DType::f32));
-  const auto values = dense.data<float>();
+  const auto values = matrix.data<float>();
   std::vector<std::byte> bytes;
   for (std::size_t at = 0; at < values.size(); at += kBlock) {
     double largest = 0;
@@ -41,7 +40,9 @@ inline Array pair_by_pair(const Array& matrix, std::int64_t heads) {
   return reshape(swap_axes(reshape(matrix, {heads, 2, half, columns}), 1, 2), {rows, columns});
 }
 
-inline void write_gguf(const std::filesystem::path& path, const Config& c, const Model& model) {
+/// `matrices`: q8_0, or f32, which keeps every bit.
+inline void write_gguf(const std::filesystem::path& path, const Config& c, const Model& model,
+                       io::GgmlType matrices = io::GgmlType::q8_0) {
   io::GgufWriter file;
   const auto count = [&](const char* key, std::int64_t value) { file.set(key, static_cast<std::uint32_t>(value)); };
   file.set("general.architecture", std::string("llama"));
@@ -68,13 +69,15 @@ inline void write_gguf(const std::filesystem::path& path, const Config& c, const
 
   std::vector<std::vector<std::byte>> bytes;
   bytes.reserve(3 + 9 * model.blocks.size());  // borrowed from by the file
-  const auto matrix = [&](const std::string& name, const Array& m) {
-    file.add(name + ".weight", io::GgmlType::q8_0, m.shape(), bytes.emplace_back(as_q8_0(m)));
+  const auto add = [&](const std::string& name, io::GgmlType type, const Array& array) {
+    const Array dense = contiguous(convert(array, DType::f32));
+    const auto values = std::as_bytes(dense.data<float>());
+    bytes.push_back(type == io::GgmlType::q8_0 ? as_q8_0(dense) : std::vector(values.begin(), values.end()));
+    file.add(name + ".weight", type, array.shape(), bytes.back());
   };
+  const auto matrix = [&](const std::string& name, const Array& m) { add(name, matrices, m); };
   const auto gain = [&](const std::string& name, const nn::RMSNorm& norm) {
-    const auto values = std::as_bytes(norm.scale->data<float>());
-    file.add(name + ".weight", io::GgmlType::f32, norm.scale->shape(),
-             bytes.emplace_back(values.begin(), values.end()));
+    add(name, io::GgmlType::f32, *norm.scale);
   };
   matrix("token_embd", model.embedding.embedding);
   for (std::size_t i = 0; i < model.blocks.size(); ++i) {

@@ -38,8 +38,8 @@ void expect_close(const Array& got, const std::vector<double>& want, double rela
 
 // A product of operands rounded to `digits` and 4 significant bits against the unrounded one: each factor is off by
 // half a unit, 2^-digits of it at most; numbers below the format's normal ones lose a little more, which 2^-7 covers.
-void expect_rounded_product(const Array& got, const Array& a, const Array& b, int digits = 4) {
-  const double relative = std::ldexp(1.0, -digits) + 0x1p-4 + 0x1p-7;
+void expect_rounded_product(const Array& got, const Array& a, const Array& b) {
+  const double relative = 0x1p-3 + 0x1p-7;
   const std::vector<double> want = exact_product(a, b), terms = exact_product(abs(a), abs(b)), values = doubles_of(got);
   ASSERT_EQ(values.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(values[i], want[i], relative * terms[i]) << i;
@@ -57,6 +57,14 @@ Float8DenseGeneral dense(Float8Scaling scaling, DType dtype = DType::f32) {
   return {70, {48}, rngs, recipe, options};
 }
 
+// What a tensor's codes stand for, in f64: [m, n] of x with blocks along n.
+Array coded(Float8Scaling scaling, const Array& x, Float8 format, const Float8Scale& state) {
+  if (scaling == Float8Scaling::block) return dequantize_float8(quantize_float8_blocks(x), DType::f64);
+  return dequantize_float8(
+      scaling == Float8Scaling::current ? quantize_float8(x, format) : quantize_float8(x, format, state.scale),
+      DType::f64);
+}
+
 TEST(Float8Dense, TheProductIsThatOfTheCodesInF32) {
   for (const Float8Scaling scaling : kScalings)
     for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -66,37 +74,36 @@ TEST(Float8Dense, TheProductIsThatOfTheCodesInF32) {
       EXPECT_EQ(y.shape(), Shape({2, 9, 48}));
       EXPECT_EQ(y.dtype(), dtype);
       const Array matrix = reshape(x, {18, 70}), w = convert(layer.kernel, dtype);
-      const Float8Tensor qx = scaling == Float8Scaling::block ? quantize_float8_blocks(matrix)
-                              : scaling == Float8Scaling::current
-                                  ? quantize_float8(matrix, Float8::e4m3)
-                                  : quantize_float8(matrix, Float8::e4m3, layer.fp8_state.x.scale);
-      const Float8Tensor qw = scaling == Float8Scaling::block ? quantize_float8_blocks(transpose(w))
-                              : scaling == Float8Scaling::current
-                                  ? quantize_float8(w, Float8::e4m3)
-                                  : quantize_float8(w, Float8::e4m3, layer.fp8_state.kernel.scale);
-      const Array dw = dequantize_float8(qw, DType::f64);
-      expect_close(
-          reshape(y, {18, 48}),
-          exact_product(dequantize_float8(qx, DType::f64), scaling == Float8Scaling::block ? transpose(dw) : dw),
-          dtype == DType::f32 ? 1e-6 : 0x1p-8);
-      // E4M3 keeps four bits: a product of 70 terms is within a few percent of the unrounded one. (Delayed scaling's
-      // first step has scale 1, in which the kernel's small values lose more.)
-      if (scaling != Float8Scaling::delayed) expect_close(reshape(y, {18, 48}), exact_product(matrix, w), 0.05);
+      const Float8State& state = layer.fp8_state;
+      expect_close(reshape(y, {18, 48}),
+                   exact_product(coded(scaling, matrix, Float8::e4m3, state.x),
+                                 transpose(coded(scaling, transpose(w), Float8::e4m3, state.kernel))),
+                   dtype == DType::f32 ? 1e-6 : 0x1p-8);
+      // (Delayed scaling's first step has scale 1, in which the kernel's small values lose more.)
+      if (scaling != Float8Scaling::delayed) expect_rounded_product(reshape(y, {18, 48}), matrix, w);
     }
 }
 
 TEST(Float8Dense, GradientsAreProductsOfCodes) {
   const Array x = drawn(1, {18, 70}, DType::f32), g = drawn(2, {18, 48}, DType::f32, 1e-3);
-  for (const Float8Scaling scaling : kScalings) {
-    const Float8DenseGeneral layer = dense(scaling);
-    const auto loss = [&](const std::pair<Float8DenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
-    const auto gradient = value_and_grad(loss)(std::pair(layer, x)).second;
-    if (scaling == Float8Scaling::delayed) continue;  // its first scale is 1, below all of these cotangents
-    const Array w = layer.kernel;
-    const int digits = scaling == Float8Scaling::block ? 4 : 3;  // the hybrid format's cotangents are E5M2
-    expect_rounded_product(gradient.second, g, transpose(w), digits);
-    expect_rounded_product(gradient.first.kernel, transpose(x), g, digits);
-  }
+  for (const Float8Scaling scaling : kScalings)
+    for (const bool hybrid : {true, false}) {
+      Float8DenseGeneral layer = dense(scaling);
+      layer.recipe.hybrid = hybrid;
+      const auto loss = [&](const std::pair<Float8DenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
+      const auto gradient = value_and_grad(loss)(std::pair(layer, x)).second;
+      const Array w = layer.kernel;
+      const Float8State& state = layer.fp8_state;
+      const Float8 format = hybrid ? Float8::e5m2 : Float8::e4m3;
+      expect_close(gradient.second,
+                   exact_product(coded(scaling, g, format, state.grad),
+                                 transpose(coded(scaling, w, Float8::e4m3, state.kernel))),
+                   1e-6);
+      expect_close(gradient.first.kernel,
+                   exact_product(coded(scaling, transpose(x), Float8::e4m3, state.x),
+                                 transpose(coded(scaling, transpose(g), format, state.grad))),
+                   1e-6);
+    }
 }
 
 TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
@@ -116,7 +123,6 @@ TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
     scale = static_cast<double>(448.0f / static_cast<float>(*std::max_element(history.begin(), history.end())));
     EXPECT_EQ(scalar_of(gradient.fp8_state.x.scale), scale) << step;
     EXPECT_EQ(scalar_of(gradient.fp8_state.grad.scale), 57344) << "of cotangents that are all 1, in E5M2";
-    for (const double each : doubles_of(without_float8_state(gradient).fp8_state.x.amax_history)) EXPECT_EQ(each, 0);
     layer = with_float8_state(layer, gradient);
   }
   // By now the scales fit: the product is near the unrounded one.

@@ -129,7 +129,7 @@ TEST(Optimizers, AdafactorKeepsRowsAndColumnsOnly) {
   EXPECT_EQ(state.moments[0].type(), (TensorType{DType::f32, {128}}));
   EXPECT_EQ(state.moments[1].type(), (TensorType{DType::f32, {200}}));
   EXPECT_EQ(Adafactor{.moment_dtype = DType::bf16}.init(w).moments[0].dtype(), DType::bf16);
-  // Of two equal rows of gradients, equal updates; a gradient of zero moves nothing and makes no NaN.
+  // A gradient of zero moves nothing and makes no NaN.
   const auto [same, next] = Adafactor{}.update(w, zeros({128, 200}), state);
   eadem::testing::expect_same(same, w);
   // Arrays of no elements and scalars are arrays like others.

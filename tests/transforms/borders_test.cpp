@@ -12,6 +12,7 @@
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
 #include "tests/support/bits.h"
+#include "tests/support/laws.h"
 
 namespace eadem {
 namespace {
@@ -30,25 +31,13 @@ Array row(const Array& x, std::int64_t i) {
   return squeeze(slice_axis(x, 0, {i, i + 1}), 0);
 }
 
-class Borders : public ::testing::TestWithParam<std::tuple<DType, bool>> {
+class Borders : public testing::AccumulatorTest {
  protected:
-  void SetUp() override {
-    set_narrow_accumulators(std::get<1>(GetParam()));
-    set_canonical_checked(true);
-  }
-  void TearDown() override {
-    set_narrow_accumulators(false);
-    set_canonical_checked(false);
-  }
-  DType dtype() const { return std::get<0>(GetParam()); }
   Array r(std::uint64_t seed, const Shape& s = {64}) const { return random(seed, s, dtype()); }
 };
 INSTANTIATE_TEST_SUITE_P(Types, Borders,
                          ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16), ::testing::Bool()),
-                         [](const auto& p) {
-                           return std::string(name_of(std::get<0>(p.param))) +
-                                  (std::get<1>(p.param) ? "_narrow" : "_wide");
-                         });
+                         testing::accumulator_test_name);
 
 TEST_P(Borders, RematThatForwardsItsArgument) {
   const Array x = r(1), a = r(2), b = r(3), c = r(4), d = r(5);

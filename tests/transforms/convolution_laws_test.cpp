@@ -10,34 +10,22 @@
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
 #include "tests/support/bits.h"
+#include "tests/support/laws.h"
 
 namespace eadem {
 namespace {
 
 using testing::expect_same;
 
-class ConvolutionLaws : public ::testing::TestWithParam<std::tuple<DType, bool>> {
+class ConvolutionLaws : public testing::AccumulatorTest {
  protected:
-  void SetUp() override {
-    set_narrow_accumulators(std::get<1>(GetParam()));
-    set_canonical_checked(true);
-  }
-  void TearDown() override {
-    set_narrow_accumulators(false);
-    set_canonical_checked(false);
-  }
-  static Array random(std::uint64_t seed, const Shape& shape) {
-    return normal(random_key(seed), shape, std::get<0>(GetParam()));
-  }
+  static Array random(std::uint64_t seed, const Shape& shape) { return normal(random_key(seed), shape, dtype()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, ConvolutionLaws,
                          ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
                                             ::testing::Bool()),
-                         [](const auto& parameters) {
-                           return std::string(name_of(std::get<0>(parameters.param))) +
-                                  (std::get<1>(parameters.param) ? "_narrow" : "_wide");
-                         });
+                         testing::accumulator_test_name);
 
 struct Block {
   Array w, bias, depthwise, gamma, beta;

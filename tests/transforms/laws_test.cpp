@@ -2,6 +2,8 @@
 // parse(print(p)) == p; each forward and backward, also with narrow accumulators, which wide ones' exactness would
 // hide.
 
+#include "tests/support/laws.h"
+
 #include <gtest/gtest.h>
 
 #include "eadem/array/rules.h"
@@ -20,26 +22,12 @@ Array random(std::uint64_t seed, const Shape& shape, DType dtype) {
   return normal(random_key(seed), shape, dtype);
 }
 
-class Laws : public ::testing::TestWithParam<std::tuple<DType, bool>> {
- protected:
-  void SetUp() override {
-    set_narrow_accumulators(std::get<1>(GetParam()));
-    set_canonical_checked(true);
-  }
-  void TearDown() override {
-    set_narrow_accumulators(false);
-    set_canonical_checked(false);
-  }
-  DType dtype() const { return std::get<0>(GetParam()); }
-};
+class Laws : public testing::AccumulatorTest {};
 
 INSTANTIATE_TEST_SUITE_P(Types, Laws,
                          ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16, DType::f16),
-                                          ::testing::Bool()),
-                         [](const auto& parameters) {
-                           return std::string(name_of(std::get<0>(parameters.param))) +
-                                  (std::get<1>(parameters.param) ? "_narrow" : "_wide");
-                         });
+                                            ::testing::Bool()),
+                         testing::accumulator_test_name);
 
 struct Layer {
   Array w, b;

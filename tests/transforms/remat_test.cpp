@@ -10,6 +10,7 @@
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/control.h"
 #include "tests/support/bits.h"
+#include "tests/support/laws.h"
 
 namespace eadem {
 namespace {
@@ -40,24 +41,10 @@ Array block(const Weights& w, const Array& x) {  // x [b, n, d], w [d, d]
   return tanh(matmul(matmul(scores, x), w.second)) + rows;
 }
 
-class Remat : public ::testing::TestWithParam<std::tuple<DType, bool>> {
- protected:
-  void SetUp() override {
-    set_narrow_accumulators(std::get<1>(GetParam()));
-    set_canonical_checked(true);
-  }
-  void TearDown() override {
-    set_narrow_accumulators(false);
-    set_canonical_checked(false);
-  }
-  DType dtype() const { return std::get<0>(GetParam()); }
-};
+class Remat : public testing::AccumulatorTest {};
 INSTANTIATE_TEST_SUITE_P(Types, Remat,
                          ::testing::Combine(::testing::Values(DType::f64, DType::f32, DType::bf16), ::testing::Bool()),
-                         [](const auto& p) {
-                           return std::string(name_of(std::get<0>(p.param))) +
-                                  (std::get<1>(p.param) ? "_narrow" : "_wide");
-                         });
+                         testing::accumulator_test_name);
 
 TEST_P(Remat, IsPlainUnderEveryPolicy) {
   const Weights w(random(1, {4, 4}, dtype()), random(2, {4, 4}, dtype()));

@@ -21,25 +21,12 @@ concept HasState = requires(std::string_view field) {
 
 template <class T>
 void mark_state(const T& tree, bool state, std::vector<bool>& marks) {
-  if constexpr (std::is_same_v<T, Array>) {
-    marks.push_back(state);
-  } else if constexpr (HasFields<const T>) {
-    T::fields(tree, [&](std::string_view field, const auto& child) {
-      bool inside = state;
-      if constexpr (HasState<T>) inside = inside || T::is_state(field);
-      mark_state(child, inside, marks);
-    });
-  } else if constexpr (kIsStatic<T>) {
-    return;
-  } else if constexpr (kIsOptional<T>) {
-    if (tree) mark_state(*tree, state, marks);
-  } else if constexpr (MapLike<const T>) {
-    for (const auto& each : tree) mark_state(each.second, state, marks);
-  } else if constexpr (Sequence<const T>) {
-    for (const auto& child : tree) mark_state(child, state, marks);
-  } else {
-    std::apply([&](const auto&... child) { (mark_state(child, state, marks), ...); }, tree);
-  }
+  if constexpr (std::is_same_v<T, Array>) marks.push_back(state);
+  for_each_child(tree, [&](std::string_view name, const auto& child) {
+    bool inside = state;
+    if constexpr (HasState<T>) inside = inside || T::is_state(name);
+    mark_state(child, inside, marks);
+  });
 }
 
 }  // namespace detail

@@ -60,48 +60,58 @@ inline constexpr bool kIsStatic =
 
 }  // namespace detail
 
-/// Calls leaf(path, array) for every Array of a tree, in order, and also fixed(path, value) for every static part.
-/// Paths are as "layers/0/weight".
-template <class T, class Leaf, class Fixed>
-void visit_tree(T& tree, std::string& path, Leaf&& leaf, Fixed&& fixed) {
+/// Calls f(name, child) for each part of a node, in order: a field, a map's entry, the elements by their number, what
+/// an optional holds (nameless). Leaves and static parts have none.
+template <class T, class F>
+void for_each_child(T& node, F&& f) {
   using U = std::remove_const_t<T>;
-  const auto inside = [&](std::string_view name, auto& child) {
-    const std::size_t length = path.size();
-    if (!path.empty()) path += '/';
-    path += name;
-    visit_tree(child, path, leaf, fixed);
-    path.resize(length);
-  };
   if constexpr (std::is_same_v<U, Array>) {
-    leaf(static_cast<const std::string&>(path), tree);
+    return;
   } else if constexpr (detail::HasFields<T>) {
-    U::fields(tree, [&](std::string_view name, auto& child) { inside(name, child); });
+    U::fields(node, f);
   } else if constexpr (detail::kIsStatic<U>) {
-    fixed(static_cast<const std::string&>(path), tree);
+    return;
   } else if constexpr (detail::kIsOptional<U>) {
-    const bool present = tree.has_value();
-    fixed(static_cast<const std::string&>(path), present);
-    if (present) visit_tree(*tree, path, leaf, fixed);
+    if (node) f(std::string_view(), *node);
   } else if constexpr (detail::MapLike<U>) {
-    const std::size_t size = tree.size();
-    fixed(static_cast<const std::string&>(path), size);
-    for (auto& [key, child] : tree) {
-      fixed(static_cast<const std::string&>(path), key);
-      inside(key, child);
-    }
+    for (auto& [key, child] : node) f(std::string_view(key), child);
   } else if constexpr (detail::Sequence<T>) {
-    const std::size_t size = tree.size();
-    fixed(static_cast<const std::string&>(path), size);
     std::size_t i = 0;
-    for (auto& child : tree) inside(std::to_string(i++), child);
+    for (auto& child : node) f(std::string_view(std::to_string(i++)), child);
   } else if constexpr (detail::TupleLike<T>) {
     [&]<std::size_t... i>(std::index_sequence<i...>) {
-      (inside(std::to_string(i), std::get<i>(tree)), ...);
+      (f(std::string_view(std::to_string(i)), std::get<i>(node)), ...);
     }
     (std::make_index_sequence<std::tuple_size_v<U>>());
   } else {
     static_assert(detail::HasFields<T>,
                   "not a tree: give the type `static void fields(auto& m, auto f)` that names its members");
+  }
+}
+
+/// Calls leaf(path, array) for every Array of a tree, in order, and also fixed(path, value) for every static part.
+/// Paths are as "layers/0/weight".
+template <class T, class Leaf, class Fixed>
+void visit_tree(T& tree, std::string& path, Leaf&& leaf, Fixed&& fixed) {
+  using U = std::remove_const_t<T>;
+  const std::string& here = path;
+  if constexpr (std::is_same_v<U, Array>) {
+    leaf(here, tree);
+  } else if constexpr (!detail::HasFields<T> && detail::kIsStatic<U>) {
+    fixed(here, tree);
+  } else {
+    if constexpr (detail::kIsOptional<U>) fixed(here, tree.has_value());
+    if constexpr (!detail::HasFields<T> && (detail::MapLike<U> || detail::Sequence<T>)) fixed(here, tree.size());
+    for_each_child(tree, [&](std::string_view name, auto& child) {
+      const std::size_t length = path.size();
+      if constexpr (!detail::HasFields<T> && detail::MapLike<U>) fixed(here, name);
+      if constexpr (!detail::kIsOptional<U>) {
+        if (!path.empty()) path += '/';
+        path += name;
+      }
+      visit_tree(child, path, leaf, fixed);
+      path.resize(length);
+    });
   }
 }
 

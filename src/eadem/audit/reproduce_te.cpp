@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "eadem/array/state.h"
 #include "eadem/audit/reproduce.h"
 #include "eadem/nn/attention.h"
 #include "eadem/nn/conv.h"
@@ -18,11 +19,6 @@ Array example(DType dtype = DType::bf16) {
   return full({2, 3, kFeatures}, 1, dtype);
 }
 
-// The moments that BatchNorm moves are f32 whatever its parameters are.
-bool is_state(const std::string& path) {
-  return path == "mean" || path == "var";
-}
-
 template <class Module, class Call>
 TeModule row_of(std::string_view name, const Module& module, DType dtype, std::optional<DType> compute, DType result,
                 Call call) {
@@ -30,8 +26,11 @@ TeModule row_of(std::string_view name, const Module& module, DType dtype, std::o
   row.module = name;
   row.dtype = dtype;
   row.compute = compute;
-  for_each_leaf(module, [&](const std::string& path, const Array& leaf) {
-    if (is_state(path)) return;
+  // State, such as BatchNorm's moments, is f32 whatever the parameters are.
+  const std::vector<bool> state = state_marks(module);
+  std::size_t next = 0;
+  for_each_leaf(module, [&](const std::string&, const Array& leaf) {
+    if (state[next++]) return;
     ++row.parameters;
     row.ignored += leaf.dtype() != dtype;
   });

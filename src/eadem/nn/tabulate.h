@@ -85,7 +85,7 @@ void tabulate_tree(T& tree, const std::string& path, const std::string& name, st
                    Tabulation& tabulation) {
   using U = std::remove_const_t<T>;
   const auto join = [](const std::string& a, std::string_view b) {
-    return a.empty() ? std::string(b) : a + "/" + std::string(b);
+    return a.empty() || b.empty() ? a + std::string(b) : a + "/" + std::string(b);  // an optional's content is nameless
   };
   if constexpr (std::is_same_v<U, Array>) {
     table.rows[owner].parameters.push_back(parameter_of(name, tree.type()));
@@ -93,48 +93,21 @@ void tabulate_tree(T& tree, const std::string& path, const std::string& name, st
     const std::size_t row = table.rows.size();
     table.rows.push_back({path, short_name(typeid(U)), {}, {}, {}});
     tabulation.add(&tree, typeid(U), row);
-    U::fields(tree, [&](std::string_view field, auto& child) {
+    for_each_child(tree, [&](std::string_view field, auto& child) {
       tabulate_tree(child, join(path, field), std::string(field), row, table, tabulation);
     });
-  } else if constexpr (kIsStatic<U>) {
-    return;
-  } else if constexpr (kIsOptional<U>) {
-    if (tree) tabulate_tree(*tree, path, name, owner, table, tabulation);
-  } else if constexpr (MapLike<U>) {
-    for (auto& [key, child] : tree) tabulate_tree(child, join(path, key), join(name, key), owner, table, tabulation);
-  } else if constexpr (Sequence<T>) {
-    std::size_t i = 0;
-    for (auto& child : tree) {
-      const std::string index = std::to_string(i++);
-      tabulate_tree(child, join(path, index), join(name, index), owner, table, tabulation);
-    }
-  } else if constexpr (TupleLike<T>) {
-    [&]<std::size_t... i>(std::index_sequence<i...>) {
-      (tabulate_tree(std::get<i>(tree), join(path, std::to_string(i)), join(name, std::to_string(i)), owner, table,
-                     tabulation),
-       ...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<U>>());
+  } else {
+    for_each_child(tree, [&](std::string_view part, auto& child) {
+      tabulate_tree(child, join(path, part), join(name, part), owner, table, tabulation);
+    });
   }
 }
 
 // Calls f(address, type) for every module of a tree, in order.
 template <class T, class F>
 void for_each_module(const T& tree, F&& f) {
-  if constexpr (HasFields<const T>) {
-    f(static_cast<const void*>(&tree), typeid(T));
-    T::fields(tree, [&](std::string_view, const auto& child) { for_each_module(child, f); });
-  } else if constexpr (std::is_same_v<T, Array> || kIsStatic<T>) {
-    return;
-  } else if constexpr (kIsOptional<T>) {
-    if (tree) for_each_module(*tree, f);
-  } else if constexpr (MapLike<const T>) {
-    for (const auto& each : tree) for_each_module(each.second, f);
-  } else if constexpr (Sequence<const T>) {
-    for (const auto& child : tree) for_each_module(child, f);
-  } else if constexpr (TupleLike<const T>) {
-    std::apply([&](const auto&... child) { (for_each_module(child, f), ...); }, tree);
-  }
+  if constexpr (HasFields<const T>) f(static_cast<const void*>(&tree), typeid(T));
+  for_each_child(tree, [&](std::string_view, const auto& child) { for_each_module(child, f); });
 }
 
 template <class M>

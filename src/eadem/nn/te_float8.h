@@ -98,13 +98,5 @@ M with_float8_state(M model, const M& gradient) {
   });
   return model;
 }
-/// The gradient with zeros for every fp8_state. Clipping and the optimizers pass fp8_state by as it is.
-template <class M>
-M without_float8_state(M gradient) {
-  for_each_leaf(gradient, [&](const std::string& path, Array& leaf) {
-    if (detail::is_float8_state(path)) leaf = zeros_like(leaf);
-  });
-  return gradient;
-}
 
 }  // namespace eadem::nn::te

@@ -16,31 +16,27 @@ struct Moments {
   double mean = 0, reciprocal_deviation = 0;
 };
 
-/// The mean and the (biased) variance of a batch_norm's channel, as centered_moments takes them.
-struct ColumnMoments {
+/// The mean and the (biased) variance, what batch_norm gives of a channel.
+struct MeanAndVariance {
   double mean = 0, variance = 0;
 };
-template <FloatingElement T>
-ColumnMoments column_moments(std::span<const T> x) {
-  const auto d = static_cast<std::int64_t>(x.size());
-  const auto element = [&](std::int64_t i) { return to_double(x[static_cast<std::size_t>(i)]); };
-  const double mean = row_sum(d, [&](double acc, std::int64_t i) { return acc + element(i); }) / static_cast<double>(d);
-  const double squares = row_sum(d, [&](double acc, std::int64_t i) {
-    const double c = element(i) - mean;
-    return std::fma(c, c, acc);
-  });
-  return {mean, squares / static_cast<double>(d)};
-}
 
-/// mu = S/d; v = rowsum(fma c c)/d with c = x - mu; r = 1/sqrt(v + epsilon). x(i) is the i-th of d elements as double.
+/// mu = S/d; v = rowsum(fma c c)/d with c = x - mu. x(i) is the i-th of d elements as double.
 template <class Element>
-Moments centered_moments(std::int64_t d, double epsilon, Element x) {
+MeanAndVariance mean_and_variance(std::int64_t d, Element x) {
   const double mean = row_sum(d, [&](double acc, std::int64_t i) { return acc + x(i); }) / static_cast<double>(d);
   const double squares = row_sum(d, [&](double acc, std::int64_t i) {
     const double c = x(i) - mean;
     return std::fma(c, c, acc);
   });
-  return {mean, 1 / std::sqrt(squares / static_cast<double>(d) + epsilon)};
+  return {mean, squares / static_cast<double>(d)};
+}
+
+/// Those and r = 1/sqrt(v + epsilon).
+template <class Element>
+Moments centered_moments(std::int64_t d, double epsilon, Element x) {
+  const MeanAndVariance moments = mean_and_variance(d, x);
+  return {moments.mean, 1 / std::sqrt(moments.variance + epsilon)};
 }
 
 /// y = RN(fma((x - mu) r, gamma, beta)). An empty gamma counts as ones, an empty beta as +0; both are exact doubles.

@@ -71,7 +71,8 @@ void reference(const Launch& launch) {
                               std::span<T>(y));
       for (std::int64_t row = 0; row < rows; ++row)
         launch.results[0].as<T>()[row * channels + c] = y[static_cast<std::size_t>(row)];
-      const numerics::ColumnMoments moments = numerics::column_moments(column);
+      const auto moments = numerics::mean_and_variance(
+          rows, [&](std::int64_t row) { return numerics::to_double(column[static_cast<std::size_t>(row)]); });
       launch.results[1].as<numerics::Wide<T>>()[c] = numerics::round_to<numerics::Wide<T>>(moments.mean);
       launch.results[2].as<numerics::Wide<T>>()[c] = numerics::round_to<numerics::Wide<T>>(moments.variance);
     });

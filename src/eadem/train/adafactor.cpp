@@ -6,6 +6,8 @@
 namespace eadem::train {
 namespace {
 
+using detail::scalar;
+
 // The longest axis and the one before it, the later of equally long ones being the longer.
 struct Axes {
   std::int64_t longest, second;
@@ -22,9 +24,6 @@ std::optional<Axes> factored_axes(const Shape& shape, std::int64_t least) {
 
 Array root_mean_square(const Array& x) {
   return sqrt(mean(x * x));
-}
-Array scalar(double value) {
-  return full({}, value, DType::f64);
 }
 
 }  // namespace

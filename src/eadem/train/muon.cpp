@@ -20,13 +20,13 @@ Array newton_schulz(const Array& x, std::int64_t steps, double epsilon) {
 }
 
 detail::Rule Muon::rule() const {
+  using detail::blended;
   return [*this, adam = others.rule()](const Array& p, const Array& g, std::vector<Array>& moments, const Array& step,
                                        const Array& lr) {
     if (moments[1].shape() == p.shape()) return adam(p, g, moments, step, others.rate(step));
-    const auto blended = [&](const Array& m) { return fma(full({}, b, DType::f64), m, g * (1 - b)); };
     Array& m = moments[0];
-    m = blended(m);
-    const Array u = convert(newton_schulz(nesterov ? blended(m) : m, steps), DType::f64);
+    m = blended(b, m, g);
+    const Array u = convert(newton_schulz(nesterov ? blended(b, m, g) : m, steps), DType::f64);
     const double scale =
         std::sqrt(std::max(1.0, static_cast<double>(p.shape()[1]) / static_cast<double>(p.shape()[0])));
     return p - lr * (decay == 0 ? u * scale : u * scale + p * decay);

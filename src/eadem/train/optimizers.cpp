@@ -1,19 +1,15 @@
 #include "eadem/train/optimizers.h"
 
 namespace eadem::train {
-namespace {
+
+namespace detail {
 
 Array scalar(double value) {
   return full({}, value, DType::f64);
 }
-// decay m + (1 - decay) g, as numerics.md writes it.
 Array blended(double decay, const Array& m, const Array& g) {
   return fma(scalar(decay), m, g * (1 - decay));
 }
-
-}  // namespace
-
-namespace detail {
 
 DType state_dtype(DType parameter) {
   return parameter == DType::f64 ? DType::f64 : DType::f32;
@@ -36,6 +32,9 @@ void update_leaf(Leaf& leaf, const Array& gradient, const Rule& rule, const Arra
 }
 
 }  // namespace detail
+
+using detail::blended;
+using detail::scalar;
 
 detail::Rule Sgd::rule() const {
   return [momentum = momentum, nesterov = nesterov](const Array& p, const Array& g, std::vector<Array>& moments,

@@ -41,6 +41,10 @@ struct Leaf {
 };
 void update_leaf(Leaf& leaf, const Array& gradient, const Rule& rule, const Array& step, const Array& rate);
 DType state_dtype(DType parameter);
+/// f64 [].
+Array scalar(double value);
+/// decay m + (1 - decay) g, as numerics.md writes it.
+Array blended(double decay, const Array& m, const Array& g);
 
 template <class M>
 OptimizerState<M> init(const M& model, std::size_t moments, std::optional<DType> moment_dtype) {

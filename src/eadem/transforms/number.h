@@ -10,10 +10,10 @@ namespace eadem {
 
 /// A C++ number as a compiled function sees it: an operand of the program, f64 [] or what C++ promotes an integer to
 /// (i32, u32, i64 or u64 []), so that another value needs no other program. It behaves as the number that it is: beside
-/// an array it becomes a double and takes the array's dtype, rounded once; arithmetic among numbers is C++'s, where
-/// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes the nearest one
-/// that it does (the number itself would throw). What the program's shape depends on must be known when it is recorded:
-/// see `static_arg`.
+/// an array it becomes a double and takes that to the array's dtype, as eager operators do; arithmetic among numbers is
+/// C++'s, where integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes
+/// the nearest one that it does (the number itself would throw). What the program's shape depends on must be known when
+/// it is recorded: see `static_arg`.
 class Number {
  public:
   explicit Number(Array value) : value_(std::move(value)) {}
@@ -22,7 +22,8 @@ class Number {
       : value_(scalar_of(value)) {}  // implicit: beside a Number, a number is one
   /// f64, i32, u32, i64 or u64 [].
   const Array& array() const { return value_; }
-  /// The number in this dtype, rounded once. Throws TypeError for a floating one in a dtype that is not.
+  /// The number, as a double (beyond 2^53 an integer is rounded), in this dtype. Throws TypeError for a floating one in
+  /// a dtype that is not.
   Array as(DType dtype) const {
     if (is_floating(value_.dtype()) && !is_floating(dtype))
       fail<TypeError>("[number] a floating number that is an operand cannot become {}", dtype);

@@ -47,26 +47,9 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, At at, int i) {
   }
 }
 
-// Word i of block b of v[j] becomes word j of block b of v[i].
-template <class D, class V>
-HWY_INLINE void TransposeBlocks(D d, V* v) {
-  if constexpr (kBlockLanes<hn::TFromD<D>> == 2) {
-    const V low = hn::InterleaveLower(d, v[0], v[1]);
-    v[1] = hn::InterleaveUpper(d, v[0], v[1]);
-    v[0] = low;
-  } else {
-    const V a = hn::InterleaveLower(d, v[0], v[2]), b = hn::InterleaveUpper(d, v[0], v[2]);
-    const V e = hn::InterleaveLower(d, v[1], v[3]), f = hn::InterleaveUpper(d, v[1], v[3]);
-    v[0] = hn::InterleaveLower(d, a, e);
-    v[1] = hn::InterleaveUpper(d, a, e);
-    v[2] = hn::InterleaveLower(d, b, f);
-    v[3] = hn::InterleaveUpper(d, b, f);
-  }
-}
-
 // The term of a word that belongs to a chain, widened.
 template <class Op, class V>
-HWY_INLINE hn::Vec<typename Op::D> TermOf(V word, int chain) {
+HWY_INLINE hn::Vec<typename Op::D> TermOfWord(V word, int chain) {
   if constexpr (Op::kChains == 1) {
     return word;
   } else if constexpr (Op::kPairs) {
@@ -131,12 +114,12 @@ HWY_INLINE void GroupSteps(A from, const typename Op::Wide* b, std::int64_t b_co
     for (int i = 0; i < words; ++i)
       a[i] = LoadBlocks(
           dw, [&](int lane) HWY_ATTR { return reinterpret_cast<const Word<Op>*>(from(lane)) + first; }, i);
-    TransposeBlocks(dw, a);
+    TransposeSquare(dw, a);
 #pragma GCC unroll 4
     for (int i = 0; i < words; ++i)
 #pragma GCC unroll 2
       for (int chain = 0; chain < Op::kChains; ++chain) {
-        const V term = TermOf<Op>(a[i], chain);
+        const V term = TermOfWord<Op>(a[i], chain);
         const auto* at = b + ((first + i) * Op::kChains + chain) * lanes;
 #pragma GCC unroll 8
         for (int n = 0; n < columns; ++n)

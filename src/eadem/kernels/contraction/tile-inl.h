@@ -285,7 +285,7 @@ constexpr std::int64_t TermOf(std::int64_t u) {
     return u % 16 * 2 + u / 16;
 }
 
-// Rows to columns of squares of 32-bit or, of two rows, 64-bit elements.
+// Rows to columns of squares of 32-bit or, of two rows, 64-bit elements; of two and four rows in each 16-byte block.
 template <class D, class V>
 HWY_INLINE void TransposeSquare(D d, V (&x)[2]) {
   const V a = x[0], b = x[1];

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "eadem/kernels/reduce/drive.h"
+#include "eadem/kernels/reduce/pair_sum.h"
 #include "eadem/kernels/reduce/reduce.h"
 #include "eadem/kernels/reduce/settle.h"
 #include "eadem/kernels/reduce/sum_bodies.h"
@@ -59,30 +60,20 @@ struct Squares {
    public:
     explicit Columns(const Squares&) {}
     void start(std::int64_t width) {
-      hi_.assign(static_cast<std::size_t>(width), 0.0);
-      lo_ = hi_;
-      part_.resize(hi_.size() * kParts<T>);
-      largest_.assign(hi_.size(), 0);
-      additions_ = 0;
+      sums_.start(width);
+      part_.resize(static_cast<std::size_t>(width * kParts<T>));
     }
     void add(const T* x, std::int64_t stride, std::int64_t rows) {
-      const auto width = static_cast<std::int64_t>(hi_.size());
       for (std::int64_t row = 0; row < rows; ++row) {
-        squares_of(x + row * stride, width, part_.data());
-        bodies_->pair_columns(part_.data(), width, kParts<T>, width, hi_.data(), lo_.data(), largest_.data());
+        squares_of(x + row * stride, sums_.width(), part_.data());
+        sums_.add(part_.data(), sums_.width(), kParts<T>);
       }
-      additions_ += rows * kParts<T>;
     }
-    State state(std::int64_t column) const {
-      const auto c = static_cast<std::size_t>(column);
-      return {hi_[c], lo_[c], std::bit_cast<double>(largest_[c]), 0, additions_ + 2, 0};
-    }
+    State state(std::int64_t column) const { return sums_.state(column); }
 
    private:
-    const FloatSumBodies<double>* bodies_ = float_sum_bodies<double>();
-    std::vector<double> hi_, lo_, part_;
-    std::vector<std::int64_t> largest_;
-    std::int64_t additions_ = 0;
+    PairColumns sums_;
+    std::vector<double> part_;
   };
 
   void finish(const State& state, const T* first, std::int64_t output) const {
@@ -112,16 +103,6 @@ struct Squares {
     for_each_piece(geometry.reduced, first, [&](const T* x, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) f(to_double(x[i]));
     });
-  }
-  static PairSum combined(PairSum a, const PairSum& b) {
-    const double sum = a.hi + b.hi, part = sum - a.hi;
-    a.lo += ((a.hi - (sum - part)) + (b.hi - part)) + b.lo;
-    a.hi = sum;
-    if (!(b.largest <= a.largest)) a.largest = a.largest != a.largest ? a.largest : b.largest;
-    a.smallest = std::min(a.smallest, b.smallest);
-    a.depth = std::max(a.depth, b.depth) + 2;
-    a.chain = std::max(a.chain, b.chain);
-    return a;
   }
 };
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "eadem/kernels/reduce/drive.h"
+#include "eadem/kernels/reduce/pair_sum.h"
 #include "eadem/kernels/reduce/reduce.h"
 #include "eadem/kernels/reduce/settle.h"
 #include "eadem/kernels/reduce/sum_bodies.h"
@@ -193,16 +194,7 @@ struct DoubleSum {
   double* result;
   std::int64_t divisor;
 
-  State combine(State a, const State& b) const {
-    const double sum = a.hi + b.hi, part = sum - a.hi;
-    a.lo += ((a.hi - (sum - part)) + (b.hi - part)) + b.lo;
-    a.hi = sum;
-    if (!(b.largest <= a.largest)) a.largest = a.largest != a.largest ? a.largest : b.largest;
-    a.smallest = std::min(a.smallest, b.smallest);
-    a.depth = std::max(a.depth, b.depth) + 2;
-    a.chain = std::max(a.chain, b.chain);
-    return a;
-  }
+  State combine(const State& a, const State& b) const { return combined(a, b); }
 
   class Row {
    public:
@@ -215,31 +207,9 @@ struct DoubleSum {
     PairSum sum_;
   };
 
-  class Columns {
+  class Columns : public PairColumns {
    public:
     explicit Columns(const DoubleSum&) {}
-    void start(std::int64_t width) {
-      hi_.assign(static_cast<std::size_t>(width), 0.0);
-      lo_ = hi_;
-      largest_.assign(hi_.size(), 0);
-      rows_ = 0;
-    }
-    void add(const double* x, std::int64_t stride, std::int64_t rows) {
-      bodies_->pair_columns(x, stride, rows, static_cast<std::int64_t>(hi_.size()), hi_.data(), lo_.data(),
-                            largest_.data());
-      rows_ += rows;
-    }
-    // The smallest addend is not known: zero stands for it.
-    State state(std::int64_t column) const {
-      const auto c = static_cast<std::size_t>(column);
-      return {hi_[c], lo_[c], std::bit_cast<double>(largest_[c]), 0, rows_ + 2, 0};
-    }
-
-   private:
-    const FloatSumBodies<double>* bodies_ = float_sum_bodies<double>();
-    std::vector<double> hi_, lo_;
-    std::vector<std::int64_t> largest_;
-    std::int64_t rows_ = 0;
   };
 
   void finish(const State& state, const double* first, std::int64_t output) const {

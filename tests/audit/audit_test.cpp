@@ -4,7 +4,9 @@
 
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/quantized/task.h"
 #include "eadem/kernels/target.h"
+#include "eadem/kernels/tuner.h"
 #include "eadem/models/load.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/runtime/execute.h"
@@ -133,6 +135,42 @@ TEST_F(Audit, NamesATargetWithAnotherExp) {
   });
   EXPECT_EQ(differing(results), std::vector<std::string>{"targets"});
   EXPECT_EQ(named(results, "targets").first_form, "scalar");
+}
+
+// A model of quantized weights has candidates, too: all of this CPU's are compared, and a wrong one is named.
+TEST(AuditOfQuantizedWeights, ComparesTheirCandidatesAndNamesAWrongOne) {
+  struct Planted {
+    static bool& on() {
+      static bool flag = false;
+      return flag;
+    }
+    static bool admits(const void*) { return on(); }
+    static void run(const void* raw) {
+      const auto& request = *static_cast<const kernels::quantized::Request*>(raw);
+      const bool strips = request.x.shape[0] > kernels::quantized::kDecodeRows;
+      run_plan(request, kernels::quantized::plan_of(kernels::active_target(), strips, false));
+      request.y.as<std::uint16_t>()[0] ^= 1;
+    }
+  };
+  kernels::quantized_tuner().add({"planted-wrong-bit", &Planted::admits, &Planted::run});
+  const models::Llama poet =
+      models::load_gguf(io::GgufFile::parse(io::MappedFile::copy_of("poet", models::builtin_poet_file())), DType::bf16);
+  audit::Subject s = subject(poet);
+  const auto candidates_of = [&] {
+    const std::vector<audit::PropertyResult> results =
+        audit::audit(s, {70, 111, 114, 32, 116, 104, 101, 32, 10}, {}, {});
+    EXPECT_EQ(results.back().name, "tuner candidates");
+    return results.back();
+  };
+  const audit::PropertyResult sound = candidates_of();
+  EXPECT_GT(sound.compared, 0);
+  EXPECT_EQ(sound.differing, 0);
+  EXPECT_EQ(sound.skipped.find("quantized/fma"), std::string::npos) << sound.skipped;
+  Planted::on() = true;
+  const audit::PropertyResult wrong = candidates_of();
+  Planted::on() = false;
+  EXPECT_GT(wrong.differing, 0);
+  EXPECT_EQ(wrong.first_form, "quantized/planted-wrong-bit");
 }
 
 TEST(Accuracy, OfLogitsThatAreOffByAStatedAmount) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,7 +10,9 @@
 #include <vector>
 
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/quantized/task.h"
 #include "eadem/kernels/target.h"
+#include "eadem/kernels/tuner.h"
 #include "eadem/numerics/quantized.h"
 #include "eadem/numerics/rounding.h"
 
@@ -121,6 +124,9 @@ bool equal(const Tensor& a, const Tensor& b) {
 class Quantized : public testing::Test {
  protected:
   void TearDown() override {
+    force_candidate("");
+    set_tuning(false);
+    clear_tuner();
     set_target(available_targets().back());
     set_threads(1);
   }
@@ -231,6 +237,78 @@ TEST_F(Quantized, ThreadsDoNotMatter) {
     }
     set_threads(1);
   }
+}
+
+// A few forms, dtypes and numbers of rows, compared with numerics/ on every target.
+void compare_some() {
+  for (const Weights& w : {blocks(QuantizedType::q4_1, 37, 544, 3), blocks(QuantizedType::q8_0, 37, 544, 4),
+                           blocks(QuantizedType::q2_k, 37, 512, 5), blocks(QuantizedType::q6_k, 37, 512, 6)}) {
+    const PackedQuantized packed = pack(w.matrix);
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+      for (const std::int64_t rows : {1, 5, 19}) {
+        Tensor x = random_tensor(dtype, rows, w.matrix.columns, rows == 5, 17);
+        if (rows == 19) set(x.view, 11, 3, 1e-40);  // a row that is not plain
+        compare(w, packed, dtype, rows == 5 ? DType::f32 : dtype, rows, rows == 5, rows == 19, x);
+      }
+  }
+}
+
+TEST_F(Quantized, EveryCandidateGivesTheDefinition) {
+  for (const CandidateStatus& candidate : quantized_tuner().status()) {
+    SCOPED_TRACE(candidate.name);
+    force_candidate(candidate.name);
+    set_threads(candidate.name.ends_with("small-tasks") ? 3 : 1);
+    compare_some();
+    const Target needed = candidate.name.starts_with("quantized/fma")   ? available_targets()[0]
+                          : candidate.name.starts_with("quantized/amx") ? Target::amx
+                                                                        : Target::avx512bf16;
+    const auto targets = available_targets();
+    const bool able = std::find(targets.begin(), targets.end(), needed) != targets.end();
+    const std::vector<CandidateStatus> now = quantized_tuner().status();
+    const auto same = [&](const CandidateStatus& each) { return each.name == candidate.name; };
+    EXPECT_EQ(std::find_if(now.begin(), now.end(), same)->runs > candidate.runs, able);
+  }
+}
+
+TEST_F(Quantized, TheTunerKeepsTheBits) {
+  set_tuning(true);
+  compare_some();
+  compare_some();  // by the choices that were kept
+  EXPECT_TRUE(tuner_refusals().empty());
+}
+
+// A candidate that is one bit off in one element: it must not be chosen, and the tuner must say which and where.
+TEST_F(Quantized, TheTunerRefusesAWrongCandidate) {
+  struct Planted {
+    static bool& on() {
+      static bool flag = false;
+      return flag;
+    }
+    static bool admits(const void*) { return on(); }
+    static void run(const void* raw) {
+      const auto& request = *static_cast<const quantized::Request*>(raw);
+      quantized::run_plan(request, quantized::plan_of(Target::scalar, false, false));
+      request.y.as<std::uint32_t>()[6 * request.y.strides[0] + 29] ^= 1;
+    }
+  };
+  quantized_tuner().add({"planted-wrong-bit", &Planted::admits, &Planted::run});
+  const Weights w = blocks(QuantizedType::q4_1, 37, 96, 3);
+  const PackedQuantized packed = pack(w.matrix);
+  const Tensor x = random_tensor(DType::bf16, 8, 96, false, 17);
+  const Tensor want = tensor(DType::f32, 8, 37, false), got = tensor(DType::f32, 8, 37, false);
+  numerics::quantized_linear(x.view, w.matrix, want.view, nullptr);
+  Planted::on() = true;
+  set_tuning(true);
+  for (int twice = 0; twice < 2; ++twice) {
+    quantized_linear(x.view, packed, got.view, nullptr);
+    EXPECT_TRUE(equal(got, want));
+  }
+  Planted::on() = false;
+  const std::vector<Refusal> refusals = tuner_refusals();
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].candidate, "quantized/planted-wrong-bit");
+  EXPECT_EQ(refusals[0].difference.element, "[6,29]");
+  EXPECT_NE(refusals[0].problem.find("bf16 to f32 8x37x96"), std::string::npos) << refusals[0].problem;
 }
 
 TEST_F(Quantized, NonFiniteAndSubnormalValues) {

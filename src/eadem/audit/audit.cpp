@@ -208,16 +208,26 @@ class Auditor {
     struct Unforce {
       ~Unforce() { kernels::force_candidate(""); }
     } guard;
+    // All rows at once, and few, for which there are candidates of their own; each against its own form, so that this
+    // line shows nothing but what candidates do.
+    Form chunks;
+    chunks.chunks = {7};
+    const Evaluation expected_few = subject_.evaluate(tokens_, chunks);
     std::string idle;
     for (const kernels::CandidateStatus& candidate : kernels::tuner_candidates()) {
       kernels::force_candidate(candidate.name);
       show(candidate.name);
-      const Comparison comparison = compare(expected_, subject_.evaluate(tokens_, {}));
-      // Where a candidate admits none of the program's problems, the program ran as ever: nothing was shown of it.
-      if (runs_of(candidate.name) > candidate.runs)
-        add(comparison, candidate.name);
-      else
-        idle += (idle.empty() ? "never ran: " : ", ") + candidate.name;
+      bool ran = false;
+      std::int64_t runs = candidate.runs;
+      for (const bool few : {false, true}) {
+        const Evaluation evaluation = subject_.evaluate(tokens_, few ? chunks : Form{});
+        // Where a candidate admits none of the program's problems, the program ran as ever: nothing was shown of it.
+        if (runs_of(candidate.name) == runs) continue;
+        runs = runs_of(candidate.name), ran = true;
+        add(compare(few ? expected_few : expected_, evaluation),
+            few ? candidate.name + ", chunks of 7" : candidate.name);
+      }
+      if (!ran) idle += (idle.empty() ? "never ran: " : ", ") + candidate.name;
     }
     current_.skipped = idle;
     for (const kernels::Refusal& refusal : kernels::tuner_refusals()) {

@@ -8,13 +8,14 @@
 
 #include "eadem/base/error.h"
 #include "eadem/kernels/contraction/contraction.h"
+#include "eadem/kernels/quantized/quantized.h"
 
 namespace eadem::kernels {
 namespace {
 
 // Every family's tuner.
-std::array<Tuner*, 1> families() {
-  return {&contraction_tuner()};
+std::array<Tuner*, 2> families() {
+  return {&contraction_tuner(), &quantized_tuner()};
 }
 
 bool wanted_at_start() {

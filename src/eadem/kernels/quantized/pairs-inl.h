@@ -188,16 +188,6 @@ EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip
   }
 }
 
-// Rows [first, first + count) of a task.
-Task rows_of(const Task& task, std::int64_t first, std::int64_t count) {
-  Task part = task;
-  part.rows = count;
-  part.x += first * task.x_stride;
-  part.sums += first * task.sums_stride;
-  part.y.data += first * task.y.strides[0] * static_cast<std::ptrdiff_t>(size_of(task.y.dtype));
-  return part;
-}
-
 // Prefill: unpacks strips of panels [begin, end), and calls tile(task, strip, first row, panel) for all tiles of
 // kTileRows plain rows of x; the others go to AVX-512.
 template <Pairs kPairs, int kTileRows, class Tile>

@@ -34,13 +34,16 @@ struct Task {
   const std::uint8_t* plain = nullptr;      ///< for each row of `pairs`: whether dot products of pairs are exact on it
 };
 
+/// Rows [first, first + count) of a task.
+Task rows_of(const Task& task, std::int64_t first, std::int64_t count);
+
 /// Computes the columns of y that panels [begin, end) hold.
 using Body = void (*)(const Task&, std::int64_t begin, std::int64_t end);
 
 /// numerics/ on the unpacked weights.
 void reference(const Task&, std::int64_t begin, std::int64_t end);
 
-/// For up to kDecodeRows rows, for any number, and for any number of f64 rows.
+/// For up to kDecodeRows rows (run_plan() cuts more to so many), for any number, and for any number of f64 rows.
 extern const PerTarget<Body> kDecode, kPrefill, kWide;
 
 /// For AVX512-BF16 and `pairs`; they leave rows that are not plain, and tasks without pairs, to AVX-512.
@@ -59,6 +62,26 @@ bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32
 using SumGroups = void (*)(const float* x, std::int64_t columns, int group, int chains, float* sums);
 /// The active target's; null for scalar, which runs numerics/.
 SumGroups pick_sum_groups();
+
+/// The operands of one product.
+struct Request {
+  const TensorView &x, &y;
+  const PackedQuantized& w;
+  const TensorView* bias = nullptr;
+};
+
+/// How a product runs; the bits do not depend on it.
+struct Plan {
+  Body body = nullptr;
+  bool strips = false;       ///< it unpacks strips once for all rows; else kDecodeRows rows at a time, in registers
+  bool small_tasks = false;  ///< one panel (two where there are strips) for a thread at a time
+};
+
+/// The plan with the body of the best unit not above `unit`.
+Plan plan_of(Target unit, bool strips, bool small_tasks);
+
+/// Runs a product of x that is not f64, rows and outputs not being none.
+void run_plan(const Request&, const Plan&);
 
 /// A block of `bytes` that this thread may overwrite until its next call with the same slot (0..5).
 void* scratch(int slot, std::size_t bytes);

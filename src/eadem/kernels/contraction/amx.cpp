@@ -58,21 +58,25 @@ EADEM_AMX void block_sums(const std::uint16_t* a, const std::uint16_t* b, std::i
   if (two_rows && two_columns) _tile_stored(3, out + 2 * kTileRows * kTileRows + kTileRows, row_bytes);
 }
 
-// Zero wraps to the largest value, so it never is the minimum.
-std::uint16_t below(std::uint16_t x) {
-  return static_cast<std::uint16_t>((x & 0x7fff) - 1);
-}
-
-Smallest smallest_of(std::uint16_t least) {
-  return static_cast<Smallest>(std::min<unsigned>(least, kNoneSmall - 1) + 1);
-}
+// The magnitudes seen. Zero wraps to the largest value, so it never is the minimum.
+struct Seen {
+  std::uint16_t least = 0xffff, greatest = 0;
+  void see(std::uint16_t x) {
+    const auto magnitude = static_cast<std::uint16_t>(x & 0x7fff);
+    least = std::min(least, static_cast<std::uint16_t>(magnitude - 1));
+    greatest = std::max(greatest, magnitude);
+  }
+  Magnitudes value() const {
+    return {static_cast<std::uint16_t>(std::min<unsigned>(least, Magnitudes::kNoMagnitude - 1) + 1), greatest};
+  }
+};
 
 }  // namespace
 
 // Rows past `count` and terms past `terms` are zeros: they lie in the registers, too.
-EADEM_AVX512 Smallest amx_pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
+EADEM_AVX512 Magnitudes amx_pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
   auto* out = static_cast<std::uint16_t*>(packed);
-  std::uint16_t least = 0xffff;
+  Seen seen;
   for (std::int64_t first = 0; first < terms; first += kStepTerms) {
     const auto length = static_cast<int>(std::min(kStepTerms, terms - first));
     for (int i = 0; i < 2 * kTileRows; ++i, out += kStepTerms) {
@@ -83,14 +87,14 @@ EADEM_AVX512 Smallest amx_pack_a(const Operand& a, int count, std::int64_t terms
       else
         for (int k = 0; k < used; ++k) out[k] = row[k * a.term];
       for (int k = used; k < kStepTerms; ++k) out[k] = 0;
-      for (int k = 0; k < kStepTerms; ++k) least = std::min(least, below(out[k]));
+      for (int k = 0; k < kStepTerms; ++k) seen.see(out[k]);
     }
   }
-  return smallest_of(least);
+  return seen.value();
 }
 
 EADEM_AVX512 void amx_pack_b(const Operand& b, std::int64_t count, std::int64_t terms, void* packed,
-                             std::size_t panel_bytes, Smallest* smallest) {
+                             std::size_t panel_bytes, Magnitudes* magnitudes) {
   const auto* base = reinterpret_cast<const std::uint16_t*>(b.data);
   for (std::int64_t first = 0; first < terms; first += kStepTerms) {
     const std::int64_t length = std::min(kStepTerms, terms - first);
@@ -99,7 +103,7 @@ EADEM_AVX512 void amx_pack_b(const Operand& b, std::int64_t count, std::int64_t 
       auto* out = reinterpret_cast<std::uint16_t*>(static_cast<std::byte*>(packed) +
                                                    static_cast<std::size_t>(panel) * panel_bytes) +
                   first / kStepTerms * 2 * kTileElements16;
-      std::uint16_t least = 0xffff;
+      Seen seen;
       for (std::int64_t column = n0; column < n0 + 2 * kTileRows; column += kTileRows)
         for (std::int64_t k = 0; k < kStepTerms; k += 2, out += 2 * kTileRows) {
           const std::int64_t used = std::clamp<std::int64_t>(k < length ? count - column : 0, 0, kTileRows);
@@ -110,9 +114,10 @@ EADEM_AVX512 void amx_pack_b(const Operand& b, std::int64_t count, std::int64_t 
             out[2 * n + 1] = both ? even[n * b.row + b.term] : std::uint16_t{0};
           }
           for (std::int64_t n = 2 * used; n < 2 * kTileRows; ++n) out[n] = 0;
-          for (std::int64_t n = 0; n < 2 * kTileRows; ++n) least = std::min(least, below(out[n]));
+          for (std::int64_t n = 0; n < 2 * kTileRows; ++n) seen.see(out[n]);
         }
-      smallest[panel] = std::min(smallest_of(least), first == 0 ? kNoneSmall : smallest[panel]);
+      if (first == 0) magnitudes[panel] = {};
+      magnitudes[panel].join(seen.value());
     }
   }
 }

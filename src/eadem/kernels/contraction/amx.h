@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "eadem/kernels/contraction/engine.h"
+#include "eadem/kernels/contraction/scaling.h"
 #include "eadem/numerics/contraction.h"
 
 // AMX: tdpbf16ps adds one bf16 step (32 k, even and odd chains) to a block's sums, which is the order of numerics.md as
@@ -20,9 +21,9 @@ inline constexpr std::int64_t kTileElements16 = kTileRows * 32;
 using AmxBlock = void (*)(const std::uint16_t* a, const std::uint16_t* b, std::int64_t steps, bool two_rows,
                           bool two_columns, float* out);
 
-Smallest amx_pack_a(const Operand&, int count, std::int64_t terms, void* out);
+Magnitudes amx_pack_a(const Operand&, int count, std::int64_t terms, void* out);
 void amx_pack_b(const Operand&, std::int64_t count, std::int64_t terms, void* out, std::size_t panel_bytes,
-                Smallest* smallest);
+                Magnitudes* magnitudes);
 /// The same sums from the same packed operands by widened FMA, subnormals kept. (x86-64 with AVX-512 only.)
 void amx_tile_any(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left, void* out);
 
@@ -47,6 +48,7 @@ Engine make_amx_engine() {
       static_cast<std::size_t>(numerics::kBlockTerms / numerics::kStepTerms * 2 * kTileElements16) * 2;
   e.pack_a = &amx_pack_a, e.pack_b = &amx_pack_b;
   e.tile = &amx_tile<block>, e.tile_any = &amx_tile_any;
+  e.scale = &scale_bf16, e.unscale = &unscale_sums;
   return e;
 }
 

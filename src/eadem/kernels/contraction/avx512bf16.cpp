@@ -1,4 +1,4 @@
-#include "eadem/kernels/contraction/engine.h"
+#include "eadem/kernels/contraction/scaling.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 
 // vdpbf16ps computes fma(a0, b0, fma(a1, b1, c)), slot 1 being the high half: with k there and k + 2 in the low half it
 // runs one of the two chains of a bf16 step. It flushes subnormals, so the driver gives it only tiles whose products
-// are normal; the others go to the same packed operands' widened FMA.
+// are normal, or are so when scaled; the others go to the same packed operands' widened FMA (scaling.h).
 
 #define EADEM_AVX512BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")))
 
@@ -112,31 +112,37 @@ constexpr Lanes interleaved(int first) {
 }
 constexpr Lanes kRowsToPairs[kVectors] = {interleaved(0), interleaved(kLanes)};
 
-// The smallest non-zero magnitude seen. Zero wraps to the largest value, so it never is the minimum.
-class Least {
+// The magnitudes seen. Zero wraps to the largest value, so it never is the minimum.
+class Seen {
  public:
-  EADEM_AVX512BF16 Least() : least_(_mm512_set1_epi16(-1)) {}
+  EADEM_AVX512BF16 Seen() : least_(_mm512_set1_epi16(-1)), greatest_(_mm512_setzero_si512()) {}
   EADEM_AVX512BF16 void see(__m512i x) {
     const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
     least_ = _mm512_min_epu16(least_, _mm512_sub_epi16(magnitude, _mm512_set1_epi16(1)));
+    greatest_ = _mm512_max_epu16(greatest_, magnitude);
   }
-  EADEM_AVX512BF16 Smallest value() const {
-    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(least_), _mm512_extracti64x4_epi64(least_, 1));
-    const __m128i eighth = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-    const auto least = static_cast<unsigned>(_mm_cvtsi128_si32(_mm_minpos_epu16(eighth))) & 0xffff;
-    return static_cast<Smallest>(std::min<unsigned>(least, kNoneSmall - 1) + 1);
+  EADEM_AVX512BF16 Magnitudes value() const {
+    const unsigned least = least_lane(least_),
+                   greatest = 0xffff - least_lane(_mm512_xor_si512(greatest_, _mm512_set1_epi16(-1)));
+    return {static_cast<std::uint16_t>(std::min<unsigned>(least, Magnitudes::kNoMagnitude - 1) + 1),
+            static_cast<std::uint16_t>(greatest)};
   }
 
  private:
-  __m512i least_;
+  EADEM_AVX512BF16 static unsigned least_lane(__m512i x) {
+    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    const __m128i eighth = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    return static_cast<unsigned>(_mm_cvtsi128_si32(_mm_minpos_epu16(eighth))) & 0xffff;
+  }
+  __m512i least_, greatest_;
 };
 
-EADEM_AVX512BF16 Smallest pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
+EADEM_AVX512BF16 Magnitudes pack_a(const Operand& a, int count, std::int64_t terms, void* packed) {
   if (a.term != 1) return pair_engine()->pack_a(a, count, terms, packed);
   const __m512i permutation = _mm512_load_si512(kStepToPairs.at);
   const auto* base = reinterpret_cast<const std::uint16_t*>(a.data);
   auto* out = static_cast<std::uint32_t*>(packed);
-  Least least;
+  Seen seen;
   for (std::int64_t k = 0; k < terms; k += kStepTerms, base += kStepTerms, out += kStepPairs) {
     const std::int64_t length = std::min(kStepTerms, terms - k);
     const auto mask = static_cast<__mmask32>((std::uint64_t{1} << length) - 1);
@@ -145,16 +151,16 @@ EADEM_AVX512BF16 Smallest pack_a(const Operand& a, int count, std::int64_t terms
 #pragma GCC unroll 4
     for (int i = 0; i < count; ++i, row += a.row, to += kUnitStride) {
       const __m512i x = _mm512_maskz_loadu_epi16(mask, row);
-      least.see(x);
+      seen.see(x);
       _mm512_storeu_si512(to, _mm512_permutexvar_epi16(permutation, x));
     }
   }
-  return least.value();
+  return seen.value();
 }
 
 // Whole panels of adjacent columns two rows at a time; everything else by the general way.
 EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t terms, void* packed,
-                             std::size_t panel_bytes, Smallest* smallest) {
+                             std::size_t panel_bytes, Magnitudes* magnitudes) {
   const std::int64_t whole = b.row == 1 && terms % kStepTerms == 0 ? count / kColumns : 0;
   const __m512i first_half = _mm512_load_si512(kRowsToPairs[0].at), second_half = _mm512_load_si512(kRowsToPairs[1].at);
   const auto* base = reinterpret_cast<const std::uint16_t*>(b.data);
@@ -162,7 +168,7 @@ EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t 
     auto* panel = static_cast<std::byte*>(packed);
     for (std::int64_t j = 0; j < whole; ++j, panel += panel_bytes) {
       auto* out = reinterpret_cast<std::uint32_t*>(panel) + first / kStepTerms * kStepPairs * kColumns;
-      Least least;
+      Seen seen;
       // Four panels ahead, on into the next step.
       const std::int64_t ahead = (j + 4) % whole * kColumns + ((j + 4) / whole * kStepTerms) * b.term - j * kColumns;
       for (std::int64_t pair = 0; pair < kStepPairs; ++pair, out += kColumns) {
@@ -171,12 +177,13 @@ EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t 
         _mm_prefetch(reinterpret_cast<const char*>(high + ahead), _MM_HINT_T0);
         _mm_prefetch(reinterpret_cast<const char*>(low + ahead), _MM_HINT_T0);
         const __m512i x = _mm512_loadu_si512(low), y = _mm512_loadu_si512(high);
-        least.see(x);
-        least.see(y);
+        seen.see(x);
+        seen.see(y);
         _mm512_storeu_si512(out, _mm512_permutex2var_epi16(x, first_half, y));
         _mm512_storeu_si512(out + kLanes, _mm512_permutex2var_epi16(x, second_half, y));
       }
-      smallest[j] = first == 0 ? least.value() : std::min(smallest[j], least.value());
+      if (first == 0) magnitudes[j] = {};
+      magnitudes[j].join(seen.value());
     }
   }
   if (whole * kColumns < count) {
@@ -184,7 +191,7 @@ EADEM_AVX512BF16 void pack_b(const Operand& b, std::int64_t count, std::int64_t 
                        b.term};
     pair_engine()->pack_b(rest, count - whole * kColumns, terms,
                           static_cast<std::byte*>(packed) + static_cast<std::size_t>(whole) * panel_bytes, panel_bytes,
-                          smallest + whole);
+                          magnitudes + whole);
   }
 }
 
@@ -223,7 +230,7 @@ const Engine* avx512bf16_engine() {
     static constexpr char form = 0;
     e.form = &form, e.group = 2;
     e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a, e.pack_b = &pack_b;
-    e.finish = &finish;
+    e.finish = &finish, e.scale = &scale_bf16, e.unscale = &unscale_sums;
     return e;
   }();
   return &engine;

@@ -8,6 +8,7 @@
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/amx_tiles.h"
+#include "eadem/kernels/contraction/scaling.h"
 #include "eadem/numerics/contraction.h"
 
 namespace eadem::kernels::contraction {
@@ -74,20 +75,22 @@ class TaskRun {
         b_bytes_(aligned(engine.b_bytes)),
         tile_bytes_(aligned(static_cast<std::size_t>(engine.rows * engine.columns * wide_))),
         together_(engine.a_step_bytes != 0 && problem.a.row == 1 && problem.a.term != 1 ? kTogether : 1),
-        small_a_(static_cast<std::size_t>(group_ * together_)) {
+        known_a_(static_cast<std::size_t>(group_ * together_)) {
     const int levels = blocks_ <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks_ - 1)));
     group_levels_ = std::min(levels, std::countr_zero(static_cast<std::uint64_t>(engine.group)));
     const auto group = static_cast<std::size_t>(group_), panels = static_cast<std::size_t>(column_panels_);
     const std::size_t b_bytes = p_.packed_b ? 0 : b_bytes_ * panels * group;
-    const std::size_t small_bytes = aligned(sizeof(Smallest) * panels * group);
+    const std::size_t known_bytes = aligned(sizeof(Magnitudes) * panels * group);
+    const std::size_t scaled_bytes = e_.scale ? std::max(a_bytes_, b_bytes_) * group : 0;
     const std::size_t tiles = static_cast<std::size_t>(rows_.count) * panels;
     const std::size_t slots =
         static_cast<std::size_t>(group_levels_) + static_cast<std::size_t>(levels - group_levels_) * tiles;
-    const std::size_t a_bytes = a_bytes_ * small_a_.size();
-    a_ = task_memory(a_bytes + b_bytes + small_bytes + tile_bytes_ * (1 + slots));
+    const std::size_t a_bytes = a_bytes_ * known_a_.size();
+    a_ = task_memory(a_bytes + b_bytes + known_bytes + scaled_bytes + tile_bytes_ * (1 + slots));
     b_ = a_ + a_bytes;
-    smallest_ = reinterpret_cast<Smallest*>(b_ + b_bytes);
-    tile_ = b_ + b_bytes + small_bytes;
+    known_b_ = reinterpret_cast<Magnitudes*>(b_ + b_bytes);
+    scaled_ = b_ + b_bytes + known_bytes;
+    tile_ = scaled_ + scaled_bytes;
     slots_ = tile_ + tile_bytes_;
   }
 
@@ -121,7 +124,7 @@ class TaskRun {
   }
   std::byte* packed_a(std::int64_t g, std::int64_t i) const { return a_ + place_of(g, i) * a_bytes_; }
   std::byte* packed_b(std::int64_t g) const { return b_ + static_cast<std::size_t>(g * column_panels_) * b_bytes_; }
-  Smallest* smallest_b(std::int64_t g) const { return smallest_ + g * column_panels_; }
+  Magnitudes* known_b(std::int64_t g) const { return known_b_ + g * column_panels_; }
 
   const std::byte* panel(std::int64_t block, std::int64_t g, std::int64_t j) const {
     if (!p_.packed_b) return packed_b(g) + static_cast<std::size_t>(j) * b_bytes_;
@@ -132,11 +135,11 @@ class TaskRun {
   void pack_columns(std::int64_t block, std::int64_t g) {
     if (!p_.packed_b) {
       const Operand b = shifted(p_.b, p_.dtype, t_.n0, block * kBlockTerms);
-      return e_.pack_b(b, columns_, terms_of(block), packed_b(g), b_bytes_, smallest_b(g));
+      return e_.pack_b(b, columns_, terms_of(block), packed_b(g), b_bytes_, known_b(g));
     }
     for (std::int64_t j = 0; e_.tile_any && j < column_panels_; ++j)
-      smallest_b(g)[j] =
-          p_.packed_b->smallest[static_cast<std::size_t>((t_.n0 / e_.columns + j) * p_.packed_b->blocks + block)];
+      known_b(g)[j] =
+          p_.packed_b->magnitudes[static_cast<std::size_t>((t_.n0 / e_.columns + j) * p_.packed_b->blocks + block)];
   }
 
   // The panels of a from i on that are packed together. Where rows are adjacent in memory, a line of it holds a k of
@@ -146,11 +149,12 @@ class TaskRun {
     const std::int64_t step = together_ == 1 ? terms : kStepTerms;
     for (std::int64_t at = 0; at < terms; at += step)
       for (std::int64_t panel = i; panel < end; ++panel) {
-        const Smallest least =
+        const Magnitudes seen =
             e_.pack_a(rows_of(panel, k + at), static_cast<int>(rows_.size(panel)), std::min(step, terms - at),
                       packed_a(g, panel) + static_cast<std::size_t>(at / kStepTerms) * e_.a_step_bytes);
-        Smallest& known = small_a_[place_of(g, panel)];
-        known = at == 0 ? least : std::min(known, least);
+        Magnitudes& known = known_a_[place_of(g, panel)];
+        if (at == 0) known = {};
+        known.join(seen);
       }
   }
 
@@ -176,19 +180,44 @@ class TaskRun {
     return slots_ + static_cast<std::size_t>(at) * tile_bytes_;
   }
 
+  // The block sums of a tile, added to `left`: by the engine's instruction where that is exact, on operands scaled by a
+  // power of two where this makes it so, else by widened FMA (scaling.h).
+  void multiply_block(std::int64_t block, std::int64_t g, std::int64_t i, std::int64_t j, int rows,
+                      const std::byte* left, std::byte* out) {
+    const std::byte *a = packed_a(g, i), *b = panel(block, g, j);
+    const std::int64_t terms = terms_of(block);
+    const int columns = columns_of(j);
+    if (!e_.tile_any) return e_.tile(a, b, rows, columns, terms, left, out);
+    const Magnitudes &x = known_a_[place_of(g, i)], &y = known_b(g)[j];
+    if (normal_products(x, y)) return e_.tile(a, b, rows, columns, terms, left, out);
+    const std::optional<Scaling> scaling = scaling_of(x, y, terms);
+    if (!scaling) return e_.tile_any(a, b, rows, columns, terms, left, out);
+    const auto& [of_b, shift] = *scaling;
+    if (copies_.empty()) copies_.resize(static_cast<std::size_t>(group_));
+    std::byte* const copy = scaled_ + static_cast<std::size_t>(g) * std::max(a_bytes_, b_bytes_);
+    const ScaledCopy wanted{*scaling, block, of_b ? j : i};
+    if (ScaledCopy& held = copies_[static_cast<std::size_t>(g)]; held != wanted) {
+      const auto steps = static_cast<std::size_t>(ceil_div(terms, kStepTerms));
+      const std::size_t whole = of_b ? e_.b_bytes : e_.a_bytes;  // rows of units lie as far apart in a short block, too
+      e_.scale(of_b ? b : a, !of_b && e_.a_step_bytes != 0 ? whole : whole / (kBlockTerms / kStepTerms) * steps, shift,
+               copy);
+      held = wanted;
+    }
+    e_.tile(of_b ? a : copy, of_b ? copy : b, rows, columns, terms, nullptr, out);
+    e_.unscale(left, out, shift, rows * e_.columns);
+  }
+
   void compute(std::int64_t block, std::int64_t g, std::int64_t i, std::int64_t j, int rows) {
     const auto before = static_cast<std::uint64_t>(block - t_.block0);  // blocks summed so far: the counter
     const bool last = block + 1 == t_.block1;
     const int level = std::countr_one(before);  // where a carry comes to rest
     std::uint64_t pending = last ? before : before & ((std::uint64_t{1} << level) - 1);
-    const bool any = e_.tile_any && !normal_products(small_a_[place_of(g, i)], smallest_b(g)[j]);
     const std::byte* left = pending ? slot(std::countr_zero(pending), i, j) : nullptr;
     pending &= pending - 1;
     std::byte* const rest_place = last ? tile_ : slot(level, i, j);
     prefetch(left);
     for (std::uint64_t rest = pending; rest != 0; rest &= rest - 1) prefetch(slot(std::countr_zero(rest), i, j));
-    (any ? e_.tile_any : e_.tile)(packed_a(g, i), panel(block, g, j), rows, columns_of(j), terms_of(block), left,
-                                  pending ? tile_ : rest_place);
+    multiply_block(block, g, i, j, rows, left, pending ? tile_ : rest_place);
     for (; pending != 0; pending &= pending - 1)
       e_.add(slot(std::countr_zero(pending), i, j), tile_, (pending & (pending - 1)) ? tile_ : rest_place,
              rows * e_.columns);
@@ -203,6 +232,13 @@ class TaskRun {
     e_.finish(tile_, e_.columns, rows, columns_of(j), at);
   }
 
+  // Which panel's block a member's scaled copy is of.
+  struct ScaledCopy {
+    Scaling scaling;
+    std::int64_t block = -1, panel = -1;
+    bool operator==(const ScaledCopy&) const = default;
+  };
+
   const Engine& e_;
   const Problem& p_;
   const Task t_;
@@ -214,9 +250,10 @@ class TaskRun {
   static constexpr std::int64_t kTogether = 4;
   const std::int64_t together_;  // panels of a packed at once
   int group_levels_;             // slots below it serve whichever tile is at work
-  std::vector<Smallest> small_a_;
-  std::byte *a_, *b_, *tile_, *slots_;
-  Smallest* smallest_;
+  std::vector<Magnitudes> known_a_;
+  std::vector<ScaledCopy> copies_;
+  std::byte *a_, *b_, *scaled_, *tile_, *slots_;
+  Magnitudes* known_b_;
 };
 
 // Products with few elements and a long k: threads take aligned subtrees of 2^i blocks, whose sums then meet in the
@@ -317,8 +354,8 @@ std::shared_ptr<const PackedOperand> pack_whole(const Engine& e, const Operand& 
   packed->blocks = ceil_div(k, kBlockTerms);
   packed->panel_bytes = e.b_bytes / (kBlockTerms / kStepTerms) * static_cast<std::size_t>(steps);
   packed->memory = Buffer::allocate(packed->panel_bytes * static_cast<std::size_t>(panels));
-  packed->smallest.resize(static_cast<std::size_t>(panels * packed->blocks));
-  // smallest is [panel][block]; a panel's blocks are packed one at a time into it.
+  packed->magnitudes.resize(static_cast<std::size_t>(panels * packed->blocks));
+  // magnitudes is [panel][block]; a panel's blocks are packed one at a time into it.
   parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t j = begin; j < end; ++j)
       for (std::int64_t block = 0; block < packed->blocks; ++block)
@@ -326,7 +363,7 @@ std::shared_ptr<const PackedOperand> pack_whole(const Engine& e, const Operand& 
                  std::min<std::int64_t>(e.columns, n - j * e.columns), std::min(kBlockTerms, k - block * kBlockTerms),
                  packed->memory->data() + static_cast<std::size_t>(j) * packed->panel_bytes +
                      static_cast<std::size_t>(block) * e.b_bytes,
-                 packed->panel_bytes, &packed->smallest[static_cast<std::size_t>(j * packed->blocks + block)]);
+                 packed->panel_bytes, &packed->magnitudes[static_cast<std::size_t>(j * packed->blocks + block)]);
   });
   return packed;
 }

@@ -15,7 +15,7 @@ struct PackedOperand {
   BufferRef memory;
   std::size_t panel_bytes = 0;
   std::int64_t blocks = 0;
-  std::vector<Smallest> smallest;  ///< [panel][block], for engines that check
+  std::vector<Magnitudes> magnitudes;  ///< [panel][block], for engines that check
 };
 
 /// `batch.elements()` products of one shape.

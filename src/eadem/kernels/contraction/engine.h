@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,10 +28,16 @@ struct Destination {
   std::int64_t bias_row = 0, bias_column = 0;
 };
 
-/// What a packed operand's block says about its values: the bits below the sign of its smallest non-zero element, as
-/// bf16; 0x7fff or more if there is none. Only engines that flush subnormals ask for it.
-using Smallest = std::uint16_t;
-inline constexpr Smallest kNoneSmall = 0x7fff;
+/// What a packed operand's block says about its values: the bits below the sign of its smallest non-zero element and of
+/// its greatest, as bf16. Only engines that flush subnormals ask for it.
+struct Magnitudes {
+  std::uint16_t least = kNoMagnitude, greatest = 0;
+  static constexpr std::uint16_t kNoMagnitude = 0x7fff;  ///< there is no smallest: all are zeros (or that NaN)
+  void join(const Magnitudes& other) {
+    least = std::min(least, other.least);
+    greatest = std::max(greatest, other.greatest);
+  }
+};
 
 /// Functions and sizes of one engine. Sizes are of a whole block; shorter blocks use a prefix of that memory.
 struct Engine {
@@ -44,10 +51,10 @@ struct Engine {
   const void* form = nullptr;            ///< the tag of b's packed form
 
   /// Packs `count` rows of a, `terms` (at most 256) of each, starting at the operand's element (0, 0).
-  Smallest (*pack_a)(const Operand&, int count, std::int64_t terms, void* out) = nullptr;
-  /// Packs `count` columns of b to panels that lie `panel_bytes` apart; engines that check write smallest[panel].
+  Magnitudes (*pack_a)(const Operand&, int count, std::int64_t terms, void* out) = nullptr;
+  /// Packs `count` columns of b to panels that lie `panel_bytes` apart; engines that check write magnitudes[panel].
   void (*pack_b)(const Operand&, std::int64_t count, std::int64_t terms, void* out, std::size_t panel_bytes,
-                 Smallest* smallest) = nullptr;
+                 Magnitudes* magnitudes) = nullptr;
   /// The block sums of a tile, added to `left` if that is not null, to out[rows][columns] in f32 (f64); columns past
   /// `columns` may hold anything. left and out: 64-byte aligned.
   void (*tile)(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left,
@@ -55,19 +62,15 @@ struct Engine {
   /// As `tile`, for operands whose products may be subnormal; null if `tile` takes all.
   void (*tile_any)(const void* a, const void* b, int rows, int columns, std::int64_t terms, const void* left,
                    void* out) = nullptr;
+  /// Copies the packed `bytes` times 2^shift, for values that this leaves normal; null if `tile` takes all.
+  void (*scale)(const void* packed, std::size_t bytes, int shift, void* out) = nullptr;
+  /// sums[i] = left[i] + sums[i] 2^-shift, without left if that is null; i below count, a multiple of 32.
+  void (*unscale)(const void* left, void* sums, int shift, std::int64_t count) = nullptr;
   /// out[i] = left[i] + right[i], i below count (rounded up to what the tile's row holds).
   void (*add)(const void* left, const void* right, void* out, std::int64_t count) = nullptr;
   /// Finishes a tile of sums with row stride `stride`.
   void (*finish)(const void* sums, std::int64_t stride, int rows, int columns, const Destination&) = nullptr;
 };
-
-/// Whether no product of the two blocks, nor any sum of them, can be subnormal or come from a subnormal operand: all
-/// are multiples of 2^(e_min(a) + e_min(b) - 14), which must be at least 2^-126 (numerics.md section 4).
-inline bool normal_products(Smallest a, Smallest b) {
-  if (a >= kNoneSmall || b >= kNoneSmall) return true;
-  const int ea = a >> 7, eb = b >> 7;  // biased exponents
-  return ea > 0 && eb > 0 && (ea - 127) + (eb - 127) - 14 >= -126;
-}
 
 /// The engine of the widened-FMA body (f64, f32, bf16, f16) for a target; null on `scalar`.
 const Engine* fma_engine(DType, Target);

@@ -246,33 +246,37 @@ HWY_INLINE void WidenStep(const std::uint16_t* in, float* out) {
   }
 }
 
-// The smallest non-zero magnitude among 16-bit values, seen in whole vectors of D.
+// The magnitudes of 16-bit values, seen in whole vectors of D.
 template <class D>
-class LeastIn {
+class MagnitudesIn {
  public:
-  HWY_INLINE LeastIn() : least_(hn::Set(D(), 0xffff)) {}
+  HWY_INLINE MagnitudesIn() : least_(hn::Set(D(), 0xffff)), greatest_(hn::Zero(D())) {}
   HWY_INLINE void See(hn::Vec<D> x) {
+    const hn::Vec<D> magnitude = hn::And(x, hn::Set(d_, 0x7fff));
     // Zero wraps to the largest value, so it never is the minimum.
-    least_ = hn::Min(least_, hn::Sub(hn::And(x, hn::Set(d_, 0x7fff)), hn::Set(d_, 1)));
+    least_ = hn::Min(least_, hn::Sub(magnitude, hn::Set(d_, 1)));
+    greatest_ = hn::Max(greatest_, magnitude);
   }
   HWY_INLINE void See(const std::uint32_t* words, std::int64_t count) {
     const auto* halves = reinterpret_cast<const std::uint16_t*>(words);
     for (std::int64_t i = 0; i < 2 * count; i += static_cast<std::int64_t>(hn::MaxLanes(d_)))
       See(hn::LoadU(d_, halves + i));
   }
-  HWY_INLINE Smallest Value() const {
+  HWY_INLINE Magnitudes Value() const {
     alignas(64) std::uint16_t each[hn::MaxLanes(D())];
     hn::Store(least_, d_, each);
-    unsigned result = kNoneSmall - 1;
-    for (const std::uint16_t x : each) result = std::min<unsigned>(result, x);
-    return static_cast<Smallest>(result + 1);
+    unsigned least = Magnitudes::kNoMagnitude - 1, greatest = 0;
+    for (const std::uint16_t x : each) least = std::min<unsigned>(least, x);
+    hn::Store(greatest_, d_, each);
+    for (const std::uint16_t x : each) greatest = std::max<unsigned>(greatest, x);
+    return {static_cast<std::uint16_t>(least + 1), static_cast<std::uint16_t>(greatest)};
   }
 
  private:
   static constexpr D d_{};
-  hn::Vec<D> least_;
+  hn::Vec<D> least_, greatest_;
 };
-using Least = LeastIn<hn::ScalableTag<std::uint16_t>>;
+using SeenMagnitudes = MagnitudesIn<hn::ScalableTag<std::uint16_t>>;
 
 // The term that unit u of a step is; of a pair the one in the high half.
 template <class Op>
@@ -316,13 +320,13 @@ HWY_INLINE void TransposeSquare(D d, V (&x)[8]) {
 // Steps of at least `side` rows of a that are adjacent in memory: by squares, each line of memory read once. Units past
 // `terms` become zeros.
 template <class Op, int side>
-HWY_INLINE Smallest PackColumns(const typename Op::Element* in, std::int64_t stride, int count, std::int64_t terms,
-                                typename Op::Unit* out) {
+HWY_INLINE Magnitudes PackColumns(const typename Op::Element* in, std::int64_t stride, int count, std::int64_t terms,
+                                  typename Op::Unit* out) {
   using Unit = typename Op::Unit;
   const hn::FixedTag<Unit, side> d;
   const hn::Rebind<typename Op::Element, decltype(d)> de;
   const hn::Repartition<std::uint16_t, decltype(d)> d16;
-  [[maybe_unused]] LeastIn<decltype(d16)> least;
+  [[maybe_unused]] MagnitudesIn<decltype(d16)> seen;
   const auto load = [&](std::int64_t u, std::int64_t end, const typename Op::Element* rows) HWY_ATTR {
     const std::int64_t k = TermOf<Op>(u);
     if (k >= end) return hn::Zero(d);
@@ -349,23 +353,23 @@ HWY_INLINE Smallest PackColumns(const typename Op::Element* in, std::int64_t str
 #pragma GCC unroll 8
         for (int n = 0; n < side; ++n) {
           x[n] = load(u + n, terms - k, in + first);
-          if constexpr (Op::kChecked) least.See(hn::BitCast(d16, x[n]));
+          if constexpr (Op::kChecked) seen.See(hn::BitCast(d16, x[n]));
         }
         TransposeSquare(d, x);
 #pragma GCC unroll 8
         for (int n = 0; n < side; ++n) hn::StoreU(x[n], d, to + n * kUnitStride<Op>);
       }
     }
-  return Op::kChecked ? least.Value() : kNoneSmall;
+  return Op::kChecked ? seen.Value() : Magnitudes{};
 }
 
 template <class Op>
-Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
+Magnitudes PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
   using Element = typename Op::Element;
   const auto* base = reinterpret_cast<const Element*>(a.data);
   auto* out = static_cast<typename Op::Unit*>(packed);
   const std::int64_t steps = (terms + kStepTerms - 1) / kStepTerms;
-  [[maybe_unused]] Least least;
+  [[maybe_unused]] SeenMagnitudes seen;
   if (a.row == 1 && a.term != 1) {
     constexpr int side = static_cast<int>(16 / sizeof(typename Op::Unit));
     if constexpr (kUnitsArePairs<Op> && hn::MaxLanes(hn::ScalableTag<typename Op::Unit>()) >= 2 * side)
@@ -397,10 +401,10 @@ Smallest PackA(const Operand& a, int count, std::int64_t terms, void* packed) {
         else
           WidenStep<Op>(in, out + s * Op::kUnitsPerStep);
       }
-      if constexpr (Op::kChecked) least.See(out, steps * Op::kUnitsPerStep);
+      if constexpr (Op::kChecked) seen.See(out, steps * Op::kUnitsPerStep);
     }
   }
-  return Op::kChecked ? least.Value() : kNoneSmall;
+  return Op::kChecked ? seen.Value() : Magnitudes{};
 }
 
 // One row of packed b: `columns` columns, zeros up to a whole vector. `low` is null when the pair has one term only.
@@ -433,15 +437,15 @@ HWY_INLINE void PackRow(const typename Op::Element* high, const typename Op::Ele
   for (; n % lanes != 0; ++n) out[n] = 0;
 }
 
-// The smallest magnitude in a packed step.
+// The magnitudes in a packed step.
 template <class Op>
-HWY_INLINE Smallest SmallestStep(const typename Op::Row* step, int columns, std::int64_t terms) {
+HWY_INLINE Magnitudes StepMagnitudes(const typename Op::Row* step, int columns, std::int64_t terms) {
   const int used = (columns + kLanes<Op> - 1) / kLanes<Op> * kLanes<Op>;
-  Least least;
+  SeenMagnitudes seen;
   for (int chain = 0; chain < Op::kChains; ++chain)
     for (std::int64_t r = 0; r < ChainRows<Op>(terms, chain); ++r)
-      least.See(step + (chain * (Op::kRowsPerStep / Op::kChains) + r) * kColumns<Op>, used);
-  return least.Value();
+      seen.See(step + (chain * (Op::kRowsPerStep / Op::kChains) + r) * kColumns<Op>, used);
+  return seen.Value();
 }
 
 // One step of one panel where k is adjacent in memory: column by column, so that each line of memory is used whole
@@ -490,7 +494,7 @@ HWY_INLINE void PackStep(const typename Op::Element* base, const Operand& b, int
 // k and use little of it.
 template <class Op>
 void PackB(const Operand& b, std::int64_t count, std::int64_t terms, void* packed, std::size_t panel_bytes,
-           Smallest* smallest) {
+           Magnitudes* magnitudes) {
   const auto* base = reinterpret_cast<const typename Op::Element*>(b.data);
   constexpr std::int64_t step_rows = Op::kRowsPerStep * kColumns<Op>;
   for (std::int64_t first = 0; first < terms; first += kStepTerms) {
@@ -505,8 +509,9 @@ void PackB(const Operand& b, std::int64_t count, std::int64_t terms, void* packe
       else
         PackStep<Op>(from, b, columns, length, out);
       if constexpr (Op::kChecked) {
-        const Smallest least = SmallestStep<Op>(out, columns, length);
-        smallest[n / kColumns<Op>] = first == 0 ? least : std::min(least, smallest[n / kColumns<Op>]);
+        Magnitudes& known = magnitudes[n / kColumns<Op>];
+        if (first == 0) known = {};
+        known.join(StepMagnitudes<Op>(out, columns, length));
       }
     }
   }

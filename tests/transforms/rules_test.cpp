@@ -13,7 +13,9 @@
 
 #include "eadem/ops/catalog.h"
 #include "eadem/ops/ops.h"
+#include "eadem/transforms/executable_region.h"
 #include "eadem/transforms/transforms.h"
+#include "tests/support/bits.h"
 #include "tests/support/sample_data.h"
 
 namespace eadem {
@@ -56,6 +58,47 @@ class Rules : public ::testing::TestWithParam<const Primitive*> {
 
 INSTANTIATE_TEST_SUITE_P(Catalog, Rules, ::testing::ValuesIn(first_order()),
                          [](const auto& each) { return std::string(each.param->name); });
+
+// ---- Parts: f(x[i:j]) == f(x)[i:j] along the axes where a record says so, as regions of a compiled program rely on.
+
+TEST_P(Rules, PartsAreThoseOfTheWhole) {
+  const auto& form = primitive().run;
+  const Kernel* kernel = std::get_if<Kernel>(&form);
+  if (!std::holds_alternative<Tile>(form) && !std::holds_alternative<Row>(form) && !(kernel && kernel->axis_of)) return;
+  std::size_t parts = 0;
+  std::vector<Sample> samples = samples_of(primitive());
+  if (&primitive() == &prim::matmul)  // its own have no batch that both operands have
+    samples.push_back({{{DType::bf16, {2, 3, 4, 40}}, {DType::bf16, {3, 40, 5}}}, nullptr});
+  for (const Sample& sample : samples) {
+    Program program;
+    Arrays operands;
+    for (std::size_t i = 0; i < sample.operands.size(); ++i) {
+      operands.push_back(array_of(sample.operands[i], i + 1));
+      program.inputs.push_back(program.add_value(operands.back().type()));
+    }
+    const Arrays whole = apply_all(primitive(), operands, sample.attributes.get());
+    program.add_equation(primitive(), program.inputs, sample.attributes, types_of(whole));
+    const Equation& equation = program.equations[0];
+    for (int axis = 0; axis < whole[0].rank(); ++axis) {
+      std::vector<int> axes;
+      for (std::size_t i = 0; i < operands.size(); ++i) axes.push_back(axis_of(program, equation, i, axis));
+      if (std::find(axes.begin(), axes.end(), kNoParts) != axes.end()) continue;
+      const std::int64_t extent = whole[0].shape()[axis], middle = (extent + 1) / 3;
+      for (const auto& [from, to] : {std::pair(std::int64_t{0}, middle), std::pair(middle, extent)}) {
+        if (from == to) continue;
+        Arrays part;
+        for (std::size_t i = 0; i < operands.size(); ++i)
+          part.push_back(axes[i] < 0 ? operands[i] : slice_axis(operands[i], axes[i], {from, to}));
+        const Arrays got = apply_all(primitive(), part, sample.attributes.get());
+        for (std::size_t r = 0; r < whole.size(); ++r)
+          EXPECT_TRUE(same_bits({got[r]}, {slice_axis(whole[r], axis, {from, to})}))
+              << "axis " << axis << " of result " << r << " of " << primitive().name << ", " << from << " to " << to;
+        ++parts;
+      }
+    }
+  }
+  EXPECT_GT(parts, 0u);
+}
 
 // ---- Batch rules.
 

@@ -41,7 +41,11 @@ struct Row {
 /// Everything else; results are contiguous and operands strided.
 struct Kernel {
   void (*run)(const Launch&, Context&);
+  /// Where f(x[i:j]) == f(x)[i:j], so that it may run on a part of its results at a time: the operand's axis that goes
+  /// with this axis of the results, or kNoParts. Null: no axis has parts.
+  int (*axis_of)(const Signature&, std::size_t operand, int axis) = nullptr;
 };
+inline constexpr int kNoParts = -1;
 
 /// Runs its sub-programs, which are attributes (transforms/).
 struct Control {

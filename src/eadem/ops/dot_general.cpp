@@ -134,6 +134,19 @@ void with_matrices(const Launch& launch, Allocate&& allocate, F&& f) {
   f(a, b, c);
 }
 
+void run(const Launch& launch, Context& context) {
+  with_matrices(
+      launch, [&](std::size_t bytes) { return context.scratch(bytes); },
+      [](const TensorView& a, const TensorView& b, const TensorView& c) { kernels::matmul(a, b, c, nullptr, false); });
+}
+
+// Each product of a batch is apart.
+int axis_of(const Signature& s, std::size_t operand, int axis) {
+  const auto& d = s.as<DotAttribute>();
+  if (axis >= d.lhs_batch.rank()) return kNoParts;
+  return static_cast<int>((operand == 0 ? d.lhs_batch : d.rhs_batch)[axis]);
+}
+
 Cost cost(const Signature& s, const Types& results) {
   const TensorType &lhs = s.operands[0], &rhs = s.operands[1], &result = results[0];
   double terms = 1;
@@ -225,13 +238,7 @@ constinit const Primitive prim::dot_general{
             numerics::matmul(a, b, c, nullptr);
           });
         },
-    .run = Kernel{[](const Launch& launch, Context& context) {
-      with_matrices(
-          launch, [&](std::size_t bytes) { return context.scratch(bytes); },
-          [](const TensorView& a, const TensorView& b, const TensorView& c) {
-            kernels::matmul(a, b, c, nullptr, false);
-          });
-    }},
+    .run = Kernel{run, axis_of},
     .vjp = vjp,
     .jvp = jvp,
     .batch = batch,

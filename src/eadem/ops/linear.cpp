@@ -61,6 +61,12 @@ void with_matrices(const Launch& launch, F&& f) {
   f(a, b, c, launch.operands.size() == 3 ? &launch.operands[2] : nullptr);
 }
 
+void run(const Launch& launch, Context&) {
+  with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
+    kernels::matmul(a, b, c, bias, true);
+  });
+}
+
 Cost cost(const Signature& s, const Types& results) {
   double bytes = 0;
   for (const TensorType& t : s.operands)
@@ -117,11 +123,7 @@ constinit const Primitive prim::linear{
           with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c,
                                    const TensorView* bias) { numerics::matmul(a, b, c, bias); });
         },
-    .run = Kernel{[](const Launch& launch, Context&) {
-      with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
-        kernels::matmul(a, b, c, bias, true);
-      });
-    }},
+    .run = Kernel{run},
     .vjp = vjp,
     .jvp = jvp,
     .batch = batch,

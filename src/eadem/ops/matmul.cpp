@@ -46,6 +46,19 @@ TensorView with_batch(const TensorView& x, const Shape& result) {
   return view;
 }
 
+void run(const Launch& launch, Context&) {
+  const TensorView& c = launch.results[0];
+  kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr, false);
+}
+
+// Each product of a batch is apart; operands that are repeated are read whole.
+int axis_of(const Signature& s, std::size_t operand, int axis) {
+  const Shape &a = s.operands[0].shape, &b = s.operands[1].shape;
+  const int rank = std::max(a.rank(), b.rank()), in_a = axis - (rank - a.rank()), in_b = axis - (rank - b.rank());
+  if (axis + 2 >= rank || in_a < 0 || in_b < 0 || a[in_a] != b[in_b]) return kNoParts;
+  return operand == 0 ? in_a : in_b;
+}
+
 Cost cost(const Signature& s, const Types& results) {
   const auto bytes = [](const TensorType& t) {
     return static_cast<double>(t.shape.elements()) * static_cast<double>(size_of(t.dtype));
@@ -103,11 +116,7 @@ constinit const Primitive prim::matmul{
           numerics::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c,
                            nullptr);
         },
-    .run = Kernel{[](const Launch& launch, Context&) {
-      const TensorView& c = launch.results[0];
-      kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr,
-                      false);
-    }},
+    .run = Kernel{run, axis_of},
     .vjp =
         [](Vjp& g) {
           for (const std::size_t i : {0, 1})

@@ -129,6 +129,12 @@ void run(const Launch& launch, Context&) {
   kernel(launch.operands[0], launch.as<AxesAttribute>().axes, launch.results[0]);
 }
 
+// The axis of x that is this axis of what the reduction leaves.
+int kept_axis(const Signature& s, std::size_t, int axis) {
+  for (const std::int64_t reduced : s.as<AxesAttribute>().axes) axis += reduced <= axis;
+  return axis;
+}
+
 constexpr DType kAllDtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i8,  DType::i16,    DType::i32,
                                 DType::i64, DType::u8,  DType::u16,  DType::u32, DType::u64, DType::boolean};
 
@@ -250,7 +256,7 @@ constinit const Primitive prim::sum{
               return numerics::integer_sum(row);
           });
         },
-    .run = Kernel{run<kernels::sum>},
+    .run = Kernel{run<kernels::sum>, kept_axis},
     .vjp = [](Vjp& g) { g.add_canonical(0, spread(g.ct(), g.as<AxesAttribute>().axes, g.in().shape())); },
     .jvp = ops::linear_jvp,
     .batch = reduce_batch<AxesAttribute>,
@@ -267,7 +273,7 @@ constinit const Primitive prim::mean{
             return numerics::exact_mean<std::conditional_t<FloatingElement<T>, T, float>>(row);
           });
         },
-    .run = Kernel{run<kernels::mean>},
+    .run = Kernel{run<kernels::mean>, kept_axis},
     .vjp = mean_vjp,
     .jvp = ops::linear_jvp,
     .batch = reduce_batch<AxesAttribute>,
@@ -312,7 +318,7 @@ constinit const Primitive prim::prod{
               return numerics::integer_prod(row);
           });
         },
-    .run = Kernel{run<kernels::prod>},
+    .run = Kernel{run<kernels::prod>, kept_axis},
     .vjp = prod_vjp,
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
@@ -326,7 +332,7 @@ constinit const Primitive prim::max{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::max(row); });
         },
-    .run = Kernel{run<kernels::max>},
+    .run = Kernel{run<kernels::max>, kept_axis},
     .vjp = extreme_vjp,
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
@@ -340,7 +346,7 @@ constinit const Primitive prim::min{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::min(row); });
         },
-    .run = Kernel{run<kernels::min>},
+    .run = Kernel{run<kernels::min>, kept_axis},
     .vjp = extreme_vjp,
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
@@ -354,7 +360,7 @@ constinit const Primitive prim::argmax{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::argmax(row); });
         },
-    .run = Kernel{run<kernels::argmax>},
+    .run = Kernel{run<kernels::argmax>, kept_axis},
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
@@ -367,7 +373,7 @@ constinit const Primitive prim::argmin{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::argmin(row); });
         },
-    .run = Kernel{run<kernels::argmin>},
+    .run = Kernel{run<kernels::argmin>, kept_axis},
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples<AxesAttribute>};
 
@@ -380,7 +386,7 @@ constinit const Primitive prim::any{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::any(row); });
         },
-    .run = Kernel{run<kernels::any>},
+    .run = Kernel{run<kernels::any>, kept_axis},
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 
@@ -393,7 +399,7 @@ constinit const Primitive prim::all{
         [](const Launch& launch) {
           reference<AxesAttribute>(launch, []<class T>(std::span<const T> row) { return numerics::all(row); });
         },
-    .run = Kernel{run<kernels::all>},
+    .run = Kernel{run<kernels::all>, kept_axis},
     .batch = reduce_batch<AxesAttribute>,
     .samples = samples_with_empty};
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "eadem/runtime/tiles.h"
+#include "eadem/base/float_environment.h"
+#include "eadem/transforms/executable_region.h"
 #include "eadem/transforms/program_transforms.h"
 
 namespace eadem {
@@ -11,10 +12,6 @@ namespace {
 
 // Results of equations on constants are kept when they are at most this large, or windows on such.
 constexpr std::size_t kFoldedBytes = 1 << 16;
-
-bool is_elementwise(const Equation& equation) {
-  return std::holds_alternative<Tile>(equation.primitive->run) && equation.operands.size() <= 4;
-}
 
 void add_once(std::vector<ValueId>& ids, ValueId id) {
   if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
@@ -40,10 +37,14 @@ struct Group {
 Executable::Executable(const Program& program) : program_(with_common_equations_joined(program)) {
   fold_constants();
   make_steps();
+  set_released();
 }
 
+bool Executable::is_elementwise(const Equation& equation) {
+  return std::holds_alternative<Tile>(equation.primitive->run) && equation.operands.size() <= 4;
+}
 bool Executable::is_chain(const Step& step) const {
-  return is_elementwise(program_.equations[step.equations[0]]) && !step.results.empty();
+  return !step.region && is_elementwise(program_.equations[step.equations[0]]);
 }
 
 void Executable::fold_constants() {
@@ -71,26 +72,26 @@ void Executable::fold_constants() {
   }
 }
 
-void Executable::make_steps() {
+std::vector<Executable::Step> Executable::chains() const {
+  std::vector<Step> steps;
   std::vector<Group> open;
   const auto close = [&](std::size_t which) {
     Step step;
     step.equations = std::move(open[which].equations);
     step.operands = std::move(open[which].operands);
-    steps_.push_back(std::move(step));
+    steps.push_back(std::move(step));
     open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
   };
   for (std::size_t i = 0; i < program_.equations.size(); ++i) {
     if (folded_[i]) continue;
     const Equation& equation = program_.equations[i];
-    ++statistics_.equations;
     if (!is_elementwise(equation)) {
       // It runs now, after the groups that make its operands and before those still open, which do not.
       for (std::size_t g = open.size(); g-- > 0;)
         if (std::any_of(equation.operands.begin(), equation.operands.end(),
                         [&](ValueId id) { return open[g].makes(id); }))
           close(g);
-      steps_.push_back({{i}, equation.operands, equation.results, {}});
+      steps.push_back({{i}, equation.operands, equation.results, {}});
       continue;
     }
     // Elementwise operands have the result's shape, so only the group of that shape can make them.
@@ -107,70 +108,82 @@ void Executable::make_steps() {
     home->made.push_back(equation.results[0]);
   }
   while (!open.empty()) close(0);
+  return steps;
+}
 
-  // Which values are used outside of the chain that makes them, and where each is used last.
-  std::vector<std::size_t> last_use(program_.types.size(), 0);
+// Of chains and regions: what is used outside of the one that makes it, in the order of its equations.
+void Executable::set_results(std::vector<Step>& steps) const {
   std::vector<bool> outside(program_.types.size(), false);
+  for (const Step& step : steps)
+    for (const ValueId id : step.operands) outside[at(id)] = true;
+  for (const ValueId id : program_.outputs) outside[at(id)] = true;
+  for (Step& step : steps) {
+    if (!step.region && !is_chain(step)) continue;
+    step.results.clear();
+    for (const std::size_t i : step.equations)
+      for (const ValueId id : program_.equations[i].results)
+        if (outside[at(id)]) step.results.push_back(id);
+  }
+}
+
+void Executable::set_released() {
+  std::vector<std::size_t> last_use(program_.types.size(), 0);
+  std::vector<bool> used(program_.types.size(), false);
   for (std::size_t s = 0; s < steps_.size(); ++s)
     for (const ValueId id : steps_[s].operands) {
-      outside[at(id)] = true;
+      used[at(id)] = true;
       last_use[at(id)] = s;
     }
   for (const ValueId id : program_.outputs) {
-    outside[at(id)] = true;
+    used[at(id)] = true;
     last_use[at(id)] = SIZE_MAX;
   }
+  for (const auto& [id, array] : constants_) last_use[at(id)] = SIZE_MAX;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     Step& step = steps_[s];
-    if (is_elementwise(program_.equations[step.equations[0]])) {
-      step.results.clear();
-      for (const std::size_t i : step.equations)
-        if (outside[at(program_.equations[i].results[0])]) step.results.push_back(program_.equations[i].results[0]);
-      statistics_.chained += step.equations.size();
-      ++statistics_.chains;
-    }
     for (const ValueId id : step.operands)
       if (last_use[at(id)] == s) add_once(step.released, id);
     for (const ValueId id : step.results)
-      if (!outside[at(id)]) add_once(step.released, id);
+      if (!used[at(id)]) add_once(step.released, id);
   }
-  for (const auto& [id, array] : constants_) last_use[at(id)] = SIZE_MAX;
-  for (Step& step : steps_) std::erase_if(step.released, [&](ValueId id) { return last_use[at(id)] == SIZE_MAX; });
 }
 
 bool Executable::is_read_before(const Step& step, ValueId operand, ValueId result) const {
+  if (step.region && !step.region->is_cut_alike(operand)) return false;
   bool made = false;
   for (const std::size_t i : step.equations) {
     const Equation& equation = program_.equations[i];
-    if (made && std::find(equation.operands.begin(), equation.operands.end(), operand) != equation.operands.end())
-      return false;
-    made = made || equation.results[0] == result;
+    const bool makes = std::find(equation.results.begin(), equation.results.end(), result) != equation.results.end();
+    const bool reads =
+        std::find(equation.operands.begin(), equation.operands.end(), operand) != equation.operands.end();
+    if (reads && (made || (makes && !is_elementwise(equation)))) return false;
+    made = made || makes;
   }
   return true;
 }
 
-void Executable::run_chain(const Step& step, std::vector<std::optional<Array>>& values) const {
-  std::array<TensorView, kMaxChainOperands> operands;
-  for (std::size_t i = 0; i < step.operands.size(); ++i) operands[i] = values[at(step.operands[i])]->view();
-  // A result may take the memory of an operand that nobody needs any more, in the chain neither.
-  std::vector<ValueId> free = step.released;
+// A result may take the memory of an operand that nobody needs any more, in the step neither.
+std::vector<TensorView> Executable::take_results(const Step& step, Values& values) const {
+  const std::vector<std::optional<ValueId>> from = donors(step, [&](ValueId id) -> const TensorView* {
+    const std::optional<Array>& x = values[at(id)];
+    return x && x->buffer()->unique() ? &x->view() : nullptr;
+  });
   std::vector<TensorView> results;
-  for (const ValueId id : step.results) {
-    const TensorType& type = program_.type(id);
-    const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
-      const std::optional<Array>& x = values[at(candidate)];
-      return x && x->type() == type && x->contiguous() && x->buffer()->unique() && is_read_before(step, candidate, id);
-    });
-    if (donor != free.end()) {
-      values[at(*donor)]->buffer()->drop_prepared();
-      values[at(id)] = *values[at(*donor)];
-      free.erase(donor);
+  for (std::size_t r = 0; r < step.results.size(); ++r) {
+    std::optional<Array>& result = values[at(step.results[r])];
+    if (from[r]) {
+      values[at(*from[r])]->buffer()->drop_prepared();
+      result = *values[at(*from[r])];
     } else {
-      values[at(id)] = Array::allocate(type);
+      result = Array::allocate(program_.type(step.results[r]));
     }
-    results.push_back(values[at(id)]->view());
+    results.push_back(result->view());
   }
-  std::array<TileStep, kMaxChainSteps> chain;
+  return results;
+}
+
+std::vector<TileStep> Executable::tiles_of(const Step& step) const {
+  std::vector<TileStep> chain(step.equations.size());
   std::array<TensorType, 4> types;
   std::int8_t next_result = 0;
   for (std::size_t s = 0; s < step.equations.size(); ++s) {
@@ -194,13 +207,21 @@ void Executable::run_chain(const Step& step, std::vector<std::optional<Array>>& 
                            step.results[static_cast<std::size_t>(next_result)] == equation.results[0];
     tile.result = is_result ? next_result++ : std::int8_t{-1};
   }
-  run_tiles({chain.data(), step.equations.size()}, {{operands.data(), step.operands.size()}, results, nullptr});
+  return chain;
+}
+
+void Executable::run_chain(const Step& step, Values& values) const {
+  std::array<TensorView, kMaxChainOperands> operands;
+  for (std::size_t i = 0; i < step.operands.size(); ++i) operands[i] = values[at(step.operands[i])]->view();
+  const std::vector<TensorView> results = take_results(step, values);
+  run_tiles(tiles_of(step), {{operands.data(), step.operands.size()}, results, nullptr});
 }
 
 Arrays Executable::run(Arrays inputs) const {
   if (inputs.size() != program_.inputs.size())
     fail<ValueError>("[program] takes {} inputs, got {}", program_.inputs.size(), inputs.size());
-  std::vector<std::optional<Array>> values(program_.types.size());
+  const FloatEnvironment environment;  // chains run here, not in an `execute`
+  Values values(program_.types.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].type() != program_.type(program_.inputs[i]))
       fail<TypeError>("[program] input {} must be {}, got {}", i, program_.type(program_.inputs[i]), inputs[i].type());
@@ -210,7 +231,9 @@ Arrays Executable::run(Arrays inputs) const {
   for (const auto& [id, array] : constants_) values[at(id)] = array;
   for (const Step& step : steps_) {
     const Equation& first = program_.equations[step.equations[0]];
-    if (is_chain(step)) {
+    if (step.region) {
+      run_region(step, values);
+    } else if (is_chain(step)) {
       run_chain(step, values);
     } else {
       Arrays operands;

@@ -1,16 +1,19 @@
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "eadem/array/trace.h"
+#include "eadem/runtime/tiles.h"
 
 namespace eadem {
 
-/// A program made ready to run: equal equations joined, dead ones dropped, those of constants done, and elementwise
-/// ones that follow each other run as chains tile by tile, their temporaries in L1. Every result is rounded as the
-/// equation says, so the bits are those of `replay`.
+/// A program made ready to run: equal equations joined, dead ones dropped, those of constants done, elementwise ones
+/// that follow each other run as chains tile by tile, their temporaries in L1, and chains, row operations, sums and
+/// products that follow each other as regions, a panel of rows at a time, their temporaries in the cache. Every result
+/// is rounded as the equation says, so the bits are those of `replay`.
 class Executable {
  public:
   explicit Executable(const Program& program);
@@ -22,25 +25,45 @@ class Executable {
   /// kernels' scratch, such as packed operands of a product, comes on top. Nothing for programs with loops or branches.
   std::optional<std::int64_t> planned_peak_bytes() const;
 
-  /// How many equations run, how many of them in chains, and how many chains there are.
+  /// How many equations run; how many of them in chains, and how many chains there are; how many steps (chains and
+  /// other equations) run in regions, and how many regions there are.
   struct Statistics {
-    std::size_t equations = 0, chained = 0, chains = 0;
+    std::size_t equations = 0, chained = 0, chains = 0, joined = 0, regions = 0;
   };
   const Statistics& statistics() const { return statistics_; }
 
+  struct Region;  // executable_region.h
+
  private:
-  // A chain of elementwise equations, or one equation of any kind.
+  class RegionFinder;
+  using Values = std::vector<std::optional<Array>>;
+  // A chain of elementwise equations, one equation of any kind, or a region of such steps.
   struct Step {
     std::vector<std::size_t> equations;      // into program_
-    std::vector<ValueId> operands, results;  // of a chain: what comes from outside and what is used there
+    std::vector<ValueId> operands, results;  // of chains and regions: what comes from outside and what is used there
     std::vector<ValueId> released;           // last used here
+    std::shared_ptr<const Region> region = nullptr;
   };
+  static bool is_elementwise(const Equation& equation);
   bool is_chain(const Step& step) const;
   void fold_constants();
+  std::vector<Step> chains() const;
   void make_steps();
-  // Whether no equation of the chain after the one that makes `result` reads `operand`.
+  void set_results(std::vector<Step>& steps) const;
+  void set_released();
+  std::shared_ptr<Region> region_of(std::vector<Step> steps, const Shape& lead, const std::vector<bool>& outside) const;
+
+  // For each result of a chain or region the operand whose memory it takes, if any. `held(id)` is the view of a value
+  // whose memory nobody else holds, else null.
+  template <class Held>
+  std::vector<std::optional<ValueId>> donors(const Step& step, Held held) const;
+  // Whether the step reads nothing of `operand` once it has written over it with `result`.
   bool is_read_before(const Step& step, ValueId operand, ValueId result) const;
-  void run_chain(const Step& step, std::vector<std::optional<Array>>& values) const;
+
+  std::vector<TensorView> take_results(const Step& step, Values& values) const;
+  std::vector<TileStep> tiles_of(const Step& step) const;
+  void run_chain(const Step& step, Values& values) const;
+  void run_region(const Step& step, Values& values) const;
 
   Program program_;
   std::vector<std::pair<ValueId, Array>> constants_;
@@ -49,8 +72,31 @@ class Executable {
   Statistics statistics_;
 };
 
+/// Regions are made where at least this many bytes are handed on in them (a MiB); returns what it was before. For
+/// tests, whose programs are small; of what the calling thread makes.
+std::int64_t set_least_region_bytes(std::int64_t bytes);
+
 /// Runs a sub-program: from its Executable, kept with it; equation by equation while someone watches or stands in for
 /// them (an observer, a referee's mode, the definitions of numerics/), or while a trace is open.
 Arrays run_program(const Program& program, Arrays inputs);
+
+// ---
+
+template <class Held>
+std::vector<std::optional<ValueId>> Executable::donors(const Step& step, Held held) const {
+  std::vector<ValueId> free = step.released;
+  std::vector<std::optional<ValueId>> found;
+  for (const ValueId id : step.results) {
+    const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
+      const TensorView* x = held(candidate);
+      return x && x->type() == program_.type(id) && is_contiguous(*x) && is_read_before(step, candidate, id);
+    });
+    found.emplace_back();
+    if (donor == free.end()) continue;
+    found.back() = *donor;
+    free.erase(donor);
+  }
+  return found;
+}
 
 }  // namespace eadem

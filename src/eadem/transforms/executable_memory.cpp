@@ -8,10 +8,6 @@
 namespace eadem {
 namespace {
 
-std::int64_t bytes_of(const TensorType& type) {
-  return type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype));
-}
-
 // Windows are worked out on an address that nothing reads.
 TensorView somewhere(const TensorType& type) {
   return contiguous_view(reinterpret_cast<void*>(std::uintptr_t{1} << 32), type.dtype, type.shape);
@@ -60,24 +56,18 @@ std::optional<std::int64_t> Executable::planned_peak_bytes() const {
   for (const ValueId id : program_.inputs) values[at(id)] = {memory.lent(), somewhere(program_.type(id))};
   for (const auto& [id, array] : constants_) values[at(id)] = {memory.lent(), array.view()};
   for (const Step& step : steps_) {
-    const Equation& first = program_.equations[step.equations[0]];
+    const Equation& first = program_.equations[step.equations[0]];  // the only one but for chains and regions
     if (std::holds_alternative<Control>(first.primitive->run)) return std::nullopt;
-    if (is_chain(step)) {
-      std::vector<ValueId> free = step.released;
-      for (const ValueId id : step.results) {
-        const TensorType& type = program_.type(id);
-        const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
-          const std::optional<Held>& x = values[at(candidate)];
-          return x && x->view.type() == type && is_contiguous(x->view) && memory.is_unique(x->block) &&
-                 is_read_before(step, candidate, id);
-        });
-        if (donor == free.end()) {
-          values[at(id)] = {memory.allocate(bytes_of(type)), somewhere(type)};
-          continue;
-        }
-        values[at(id)] = values[at(*donor)];
-        memory.hold(values[at(id)]->block);
-        free.erase(donor);
+    if (step.region || is_chain(step)) {
+      const std::vector<std::optional<ValueId>> from = donors(step, [&](ValueId id) -> const TensorView* {
+        const std::optional<Held>& x = values[at(id)];
+        return x && memory.is_unique(x->block) ? &x->view : nullptr;
+      });
+      for (std::size_t r = 0; r < step.results.size(); ++r) {
+        const TensorType& type = program_.type(step.results[r]);
+        std::optional<Held>& result = values[at(step.results[r])];
+        result = from[r] ? *values[at(*from[r])] : Held{memory.allocate(bytes_of(type)), somewhere(type)};
+        if (from[r]) memory.hold(result->block);
       }
     } else if (const View* form = std::get_if<View>(&first.primitive->run)) {
       std::vector<TensorView> operands;

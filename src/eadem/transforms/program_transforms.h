@@ -20,6 +20,11 @@ inline std::size_t at(ValueId id) {
   return static_cast<std::size_t>(id);
 }
 
+/// Of an array of this type.
+inline std::int64_t bytes_of(const TensorType& type) {
+  return type.shape.elements() * static_cast<std::int64_t>(size_of(type.dtype));
+}
+
 /// While a rule runs: notes what it gives, in order, and at its end puts the equations that it recorded in that order.
 class RuleOrder {
  public:

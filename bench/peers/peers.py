@@ -20,6 +20,12 @@ GEMM_SHAPES = [
 ]
 OPS = ["exp", "tanh", "gelu", "silu", "add", "softmax", "layer_norm", "sum0", "sum1"]
 
+# Batch, extent, channels, outputs, taps, stride, groups.
+CONVOLUTIONS = [
+    (4, 56, 64, 64, 3, 1, 1), (4, 14, 256, 256, 3, 1, 1), (4, 28, 128, 512, 1, 1, 1), (4, 56, 128, 128, 3, 1, 128),
+    (4, 112, 3, 64, 7, 2, 1),
+]
+
 
 class Worker:
     """A worker process, asked over a pipe."""
@@ -159,6 +165,33 @@ def attention(eadem, table):
                       lambda budget: eadem.seconds(budget, work="attention", dtype=dtype, batch=2, heads=8, length=1024,
                                                    size=64, threads=table.threads),
                       lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True), "1/s", 1)
+
+
+def conv(eadem, table):
+    import torch
+    import torch.nn.functional as F
+    torch.set_num_threads(table.threads)
+    for dtype in ("f32", "bf16"):
+        for backward in (False, True):
+            for batch, extent, channels, outputs, taps, stride, groups in CONVOLUTIONS:
+                x = uniform(torch, dtype, batch, channels, extent, extent).to(memory_format=torch.channels_last)
+                w = uniform(torch, dtype, outputs, channels // groups, taps, taps).to(memory_format=torch.channels_last)
+
+                def forward():
+                    return F.conv2d(x, w, None, stride, (taps - 1) // 2, 1, groups)
+
+                if backward:
+                    x.requires_grad_(), w.requires_grad_()
+                    dy = torch.rand_like(forward())
+                name = (f"conv {taps}x{taps}{f'/{stride}' if stride > 1 else ''} {batch}x{extent}x{extent}x{channels}->{outputs}"
+                        + (", a channel a group" if groups > 1 else "") + (", forward+backward" if backward else ""))
+                products = 2e-9 * batch * (extent // stride) ** 2 * outputs * taps * taps * channels / groups
+                table.measure(name, dtype, "torch",
+                              lambda budget: eadem.seconds(budget, work="conv", dtype=dtype, batch=batch, extent=extent,
+                                                           channels=channels, outputs=outputs, taps=taps, stride=stride,
+                                                           groups=groups, backward=backward, threads=table.threads),
+                              (lambda: torch.autograd.grad(forward(), (x, w), dy)) if backward else forward, "GFLOP/s",
+                              products * (3 if backward else 1))
 
 
 def llm(eadem, table):
@@ -322,10 +355,10 @@ def versions():
 
 
 def main():
-    works = {"gemm": gemm, "ops": ops, "attention": attention, "llm": llm, "dispatch": dispatch, "transforms": transforms}
+    works = {"gemm": gemm, "ops": ops, "attention": attention, "conv": conv, "llm": llm, "dispatch": dispatch, "transforms": transforms}
     parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__,
                                      epilog="Example: bench/peers/run gemm ops --threads 2 --json result.json")
-    parser.add_argument("work", nargs="*", help="gemm, ops, attention, llm, dispatch, transforms (default: all)")
+    parser.add_argument("work", nargs="*", help="gemm, ops, attention, conv, llm, dispatch, transforms (default: all)")
     parser.add_argument("--threads", type=int, action="append", help="default: 1, then 2; may be given more than once")
     parser.add_argument("--json", help="write the rows to this file")
     parser.add_argument("--markdown", help="put the table into this file, between its markers (docs/performance.md)")

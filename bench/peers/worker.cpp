@@ -12,6 +12,7 @@
 #include "eadem/kernels/peak.h"
 #include "eadem/kernels/target.h"
 #include "eadem/numerics/rounding.h"
+#include "eadem/ops/convolution.h"
 #include "eadem/ops/ops.h"
 #include "eadem/text/loaded_model.h"
 #include "eadem/transforms/compile.h"
@@ -75,6 +76,22 @@ Work attend(const Json& r) {
   const Array q = random_array(dtype_of(r), shape, 1), k = random_array(dtype_of(r), shape, 2);
   const Array v = random_array(dtype_of(r), shape, 3);
   return [=] { attention(q, k, v, {.causal = Causal::lower_right}); };
+}
+
+// A convolution, same padding; or with it what a cotangent of its output sends to the input and the kernel.
+Work convolution(const Json& r) {
+  const DType dtype = dtype_of(r);
+  const std::int64_t extent = r.at("extent"), channels = r.at("channels"), outputs = r.at("outputs");
+  const std::int64_t taps = r.at("taps"), stride = r.at("stride"), groups = r.at("groups"), pad = (taps - 1) / 2;
+  const Array x = random_array(dtype, {r.at("batch"), extent, extent, channels}, 1);
+  const Array w = random_array(dtype, {taps, taps, channels / groups, outputs}, 2);
+  const auto f = [=](const Array& in, const Array& kernel) {
+    return conv_general(
+        in, kernel, {.strides = {stride, stride}, .padding = Padding::given({pad, pad}, {pad, pad}), .groups = groups});
+  };
+  if (!r.at("backward")) return [=] { f(x, w); };
+  const Array dy = random_array(dtype, f(x, w).shape(), 3);
+  return [=] { vjp(f, x, w).second(dy); };
 }
 
 const text::LoadedModel& model_of(const Json& r) {
@@ -206,6 +223,7 @@ Work work_of(const Json& r) {
   if (work == "gemm") return gemm(r);
   if (work == "op") return operation(r);
   if (work == "attention") return attend(r);
+  if (work == "conv") return convolution(r);
   if (work == "prefill") return prefill(r);
   if (work == "decode") return decode(r);
   if (work == "dispatch") return dispatch(r);

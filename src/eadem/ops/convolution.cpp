@@ -330,6 +330,12 @@ SampleCase depthwise_case() {
   return {{2, 13, 12, 21}, {3, 3, 1, 21}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 21};
 }
 
+// A channel a group with more taps than a step, holes and padding; groups of more columns than a vector.
+std::vector<SampleCase> grouped_cases() {
+  return {{{1, 8, 9, 35}, {7, 7, 1, 35}, {1, 2}, {3, 3}, {3, 2}, {2, 1}, {1, 1}, 35, true},
+          {{1, 5, 6, 24}, {3, 2, 12, 80}, {1, 1}, {1, 0}, {1, 1}, {1, 1}, {1, 2}, 2}};
+}
+
 template <class A>
 A attribute_of(const SampleCase& each) {
   A a;
@@ -354,6 +360,9 @@ void samples(SampleSink& sink) {
     sink.add({{dtype, x, Fill::edges}, {dtype, w, Fill::wide}, {dtype, {21}}}, a);
     sink.add({{dtype, x}, {dtype, w}}, with_result(a, DType::f32));
   }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const SampleCase& each : grouped_cases())
+      sink.add({{dtype, each.x}, {dtype, each.w}, {dtype, {each.w.back()}}}, attribute_of<ConvAttribute>(each));
 }
 
 void kernel_samples(SampleSink& sink) {
@@ -378,6 +387,13 @@ void kernel_samples(SampleSink& sink) {
     sink.add({x, x}, a);
     sink.add({edges, x}, with_result(a, dtype));
   }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    for (const SampleCase& each : grouped_cases()) {
+      auto grouped = attribute_of<KernelAttribute>(each);
+      grouped.taps = taps_of(each.w);
+      const TensorType dy = output_type("conv_general_vjp_kernel", {dtype, each.x}, {dtype, each.w}, grouped);
+      sink.add({{dtype, each.x}, {dtype, dy.shape}}, grouped);
+    }
 }
 
 }  // namespace

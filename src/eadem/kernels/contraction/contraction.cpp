@@ -252,6 +252,24 @@ std::optional<Difference> check(const void* request) {
   return first < elements ? compare(first) : std::nullopt;
 }
 
+// Gives the problem the bias in its computing type, contiguous, as long as the result is kept.
+BufferRef widen_bias(const TensorView* bias, Problem& p) {
+  if (!bias) return {};
+  const BufferRef wide = Buffer::allocate(static_cast<std::size_t>(p.n) * sizeof(double));
+  p.c.bias = wide->data();
+  p.c.bias_column = 1;
+  visit_floating(bias->dtype, [&]<class T>(std::type_identity<T>) {
+    for (std::int64_t n = 0; n < p.n; ++n) {
+      const auto x = numerics::widen(bias->as<T>()[n * bias->strides[0]]);
+      if (p.dtype == DType::f64)
+        reinterpret_cast<double*>(wide->data())[n] = x;
+      else
+        reinterpret_cast<float*>(wide->data())[n] = static_cast<float>(x);
+    }
+  });
+  return wide;
+}
+
 }  // namespace
 
 Tuner& contraction_tuner() {
@@ -273,22 +291,26 @@ void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const
     record_ran(Target::scalar);
     return fast ? multiply_integers(p) : numerics::matmul(a, b, c, bias);
   }
-  BufferRef wide_bias;
-  if (bias) {  // in the computing type, contiguous
-    wide_bias = Buffer::allocate(static_cast<std::size_t>(p.n) * sizeof(double));
-    p.c.bias = wide_bias->data();
-    p.c.bias_column = 1;
-    visit_floating(bias->dtype, [&]<class T>(std::type_identity<T>) {
-      for (std::int64_t n = 0; n < p.n; ++n) {
-        const auto x = numerics::widen(bias->as<T>()[n * bias->strides[0]]);
-        if (p.dtype == DType::f64)
-          reinterpret_cast<double*>(wide_bias->data())[n] = x;
-        else
-          reinterpret_cast<float*>(wide_bias->data())[n] = static_cast<float>(x);
-      }
-    });
-  }
+  const BufferRef wide_bias = widen_bias(bias, p);
   if (!contraction_tuner().run(&request)) run_static_choice(request);
+}
+
+bool matmul_made_admits(DType dtype, std::int64_t n) {
+  return active_target() != Target::scalar && 8 * n > best_engine(dtype)->columns;
+}
+
+void matmul_made(const MadeMatrix& a, const TensorView& b, const TensorView& c, const TensorView* bias,
+                 bool keep_packed) {
+  Request request{{}, keep_packed ? &b : nullptr};
+  Problem& p = request.problem;
+  p.dtype = b.dtype;
+  p.m = c.shape[0], p.n = c.shape[1], p.k = b.shape[0];
+  p.made_a = &a;
+  p.b = {b.data, b.strides[1], b.strides[0]};
+  p.c = {c.data, c.strides[0], 1, c.dtype, nullptr, 0, 0};
+  const BufferRef wide_bias = widen_bias(bias, p);
+  const Engine& e = *best_engine(p.dtype);
+  run_engine(e, request, p, default_blocking(e, p, threads()));
 }
 
 }  // namespace eadem::kernels

@@ -17,6 +17,20 @@ struct Candidate;
 /// any floating dtype. `keep_packed` keeps the packed form of b on its Buffer (Buffer::prepared), for weights.
 void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed);
 
+/// A matrix that is made a part at a time, as it is packed.
+struct MadeMatrix {
+  const void* self = nullptr;
+  /// Writes the elements [column, column + columns) of `rows` rows from `row` on, which begin row_bytes apart.
+  void (*make)(const void* self, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+               std::byte* to, std::int64_t row_bytes) = nullptr;
+  bool transposed = false;  ///< it is K x M
+};
+/// Whether matmul_made takes products of n columns: not the scalar target, nor so few that a matrix is read otherwise.
+bool matmul_made_admits(DType dtype, std::int64_t n);
+/// As matmul of matrices, a being made: b [K, N], K > 0; c [M, N], columns adjacent, rows as far apart as they like.
+void matmul_made(const MadeMatrix& a, const TensorView& b, const TensorView& c, const TensorView* bias,
+                 bool keep_packed);
+
 /// The candidates of this family: engines, blockings, operands in place or exchanged.
 Tuner& contraction_tuner();
 

@@ -74,7 +74,10 @@ class TaskRun {
         a_bytes_(aligned(engine.a_bytes)),
         b_bytes_(aligned(engine.b_bytes)),
         tile_bytes_(aligned(static_cast<std::size_t>(engine.rows * engine.columns * wide_))),
-        together_(engine.a_step_bytes != 0 && problem.a.row == 1 && problem.a.term != 1 ? kTogether : 1),
+        together_((engine.a_step_bytes != 0 && problem.a.row == 1 && problem.a.term != 1) ||
+                          (problem.made_a && problem.made_a->transposed)
+                      ? kTogether
+                      : 1),
         known_a_(static_cast<std::size_t>(group_ * together_)) {
     const int levels = blocks_ <= 1 ? 0 : static_cast<int>(std::bit_width(static_cast<std::uint64_t>(blocks_ - 1)));
     group_levels_ = std::min(levels, std::countr_zero(static_cast<std::uint64_t>(engine.group)));
@@ -86,8 +89,11 @@ class TaskRun {
     const std::size_t slots =
         static_cast<std::size_t>(group_levels_) + static_cast<std::size_t>(levels - group_levels_) * tiles;
     const std::size_t a_bytes = a_bytes_ * known_a_.size();
-    a_ = task_memory(a_bytes + b_bytes + known_bytes + scaled_bytes + tile_bytes_ * (1 + slots));
-    b_ = a_ + a_bytes;
+    const std::size_t made_bytes =
+        p_.made_a ? aligned(static_cast<std::size_t>(together_ * e_.rows * kBlockTerms * size_)) : 0;
+    a_ = task_memory(a_bytes + made_bytes + b_bytes + known_bytes + scaled_bytes + tile_bytes_ * (1 + slots));
+    made_ = a_ + a_bytes;
+    b_ = made_ + made_bytes;
     known_b_ = reinterpret_cast<Magnitudes*>(b_ + b_bytes);
     scaled_ = b_ + b_bytes + known_bytes;
     tile_ = scaled_ + scaled_bytes;
@@ -145,6 +151,7 @@ class TaskRun {
   // The panels of a from i on that are packed together. Where rows are adjacent in memory, a line of it holds a k of
   // several panels: they take turns from step to step, while it is near.
   void pack_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
+    if (p_.made_a) return make_rows(block, g, i);
     const std::int64_t k = block * kBlockTerms, terms = terms_of(block), end = std::min(i + together_, rows_.count);
     const std::int64_t step = together_ == 1 ? terms : kStepTerms;
     for (std::int64_t at = 0; at < terms; at += step)
@@ -156,6 +163,24 @@ class TaskRun {
         if (at == 0) known = {};
         known.join(seen);
       }
+  }
+
+  // The same where a is made: in place if packed rows are plain, else by way of staging memory.
+  void make_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
+    const MadeMatrix& a = *p_.made_a;
+    const std::int64_t k = block * kBlockTerms, terms = terms_of(block), first = t_.m0 + rows_.begin(i);
+    const std::int64_t end = std::min(i + together_, rows_.count), rows = rows_.begin(end) - rows_.begin(i);
+    if (!a.transposed && e_.a_row_bytes != 0)
+      return a.make(a.self, first, rows, k, terms, packed_a(g, i), static_cast<std::int64_t>(e_.a_row_bytes));
+    if (a.transposed)
+      a.make(a.self, k, terms, first, rows, made_, rows * size_);
+    else
+      a.make(a.self, first, rows, k, terms, made_, kBlockTerms * size_);
+    for (std::int64_t panel = i; panel < end; ++panel) {
+      Operand made{made_, kBlockTerms, 1};
+      if (a.transposed) made = {made_ + (rows_.begin(panel) - rows_.begin(i)) * size_, 1, rows};
+      known_a_[place_of(g, panel)] = e_.pack_a(made, static_cast<int>(rows_.size(panel)), terms, packed_a(g, panel));
+    }
   }
 
   void prefetch(const std::byte* tile) const {
@@ -252,7 +277,7 @@ class TaskRun {
   int group_levels_;             // slots below it serve whichever tile is at work
   std::vector<Magnitudes> known_a_;
   std::vector<ScaledCopy> copies_;
-  std::byte *a_, *b_, *scaled_, *tile_, *slots_;
+  std::byte *a_, *made_, *b_, *scaled_, *tile_, *slots_;
   Magnitudes* known_b_;
 };
 

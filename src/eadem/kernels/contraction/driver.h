@@ -6,6 +6,7 @@
 
 #include "eadem/base/buffer.h"
 #include "eadem/base/shape.h"
+#include "eadem/kernels/contraction/contraction.h"
 #include "eadem/kernels/contraction/engine.h"
 
 namespace eadem::kernels::contraction {
@@ -22,7 +23,8 @@ struct PackedOperand {
 struct Problem {
   DType dtype = DType::f32;
   std::int64_t m = 0, n = 0, k = 0;
-  Operand a, b;  ///< of the first product: a[m][k], and b[n][k] (columns are its rows)
+  Operand a, b;                        ///< of the first product: a[m][k], and b[n][k] (columns are its rows)
+  const MadeMatrix* made_a = nullptr;  ///< instead of a, for one product
   Destination c;
   Shape batch, a_batch, b_batch;            ///< extents; strides of a and b in elements (c's are m * n, row-major)
   const PackedOperand* packed_b = nullptr;  ///< only if b is the same in every product

@@ -47,6 +47,7 @@ struct Engine {
   int rows = 0, columns = 0;             ///< of a tile at most; a packed panel of b has exactly `columns`
   std::size_t a_bytes = 0, b_bytes = 0;  ///< of the packed block of a panel of a (`rows` high), of b
   std::size_t a_step_bytes = 0;          ///< from step to step in a packed row of a; 0: not so packed
+  std::size_t a_row_bytes = 0;           ///< from row to row of packed a whose terms lie as they are; 0: not so packed
   int group = 1;                         ///< blocks of k whose sums meet in the first-level cache: a power of two
   const void* form = nullptr;            ///< the tag of b's packed form
 

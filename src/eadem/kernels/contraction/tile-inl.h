@@ -626,6 +626,7 @@ constexpr Engine MakeEngine(const char* name, DType dtype, const void* form) {
   e.rows = kRows<Op>, e.columns = kColumns<Op>;
   e.a_bytes = kRows<Op> * kUnitStride<Op> * sizeof(typename Op::Unit);
   e.a_step_bytes = Op::kUnitsPerStep * sizeof(typename Op::Unit);
+  if (Op::kChains == 1) e.a_row_bytes = kUnitStride<Op> * sizeof(typename Op::Unit);
   e.b_bytes = Op::kRowsPerStep * (kBlockTerms / kStepTerms) * kColumns<Op> * sizeof(typename Op::Row);
   e.pack_a = &PackA<Op>, e.pack_b = &PackB<Op>, e.tile = &AnyTile<Op>, e.add = &AddSums<Op>, e.finish = &Finish<Op>;
   return e;

@@ -16,8 +16,8 @@
 namespace eadem::kernels {
 namespace {
 
-constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;  // of gathered patches: they stay in L2
-constexpr std::int64_t kChunkBytes = std::int64_t{1} << 22;  // the same for a kernel's gradient, of all threads
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;  // of patches gathered whole: they stay in L2
+constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // the same for a kernel's gradient
 constexpr std::int64_t kKeptColumns = 32;                    // fewer would waste the lanes of a kept packed form
 
 Shape spatial(const Shape& shape, int first) {
@@ -43,6 +43,42 @@ bool is_matrix(const TensorView& x, const Shape& taps, const numerics::Convoluti
          all(c.low, 0) && all(c.high, 0);
 }
 
+// One group of a convolution: its patches, made as they are packed.
+struct Group {
+  const Patches& patches;
+  std::int64_t index;
+
+  static void make(const void* self, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                   std::byte* to, std::int64_t row_bytes) {
+    const Group& group = *static_cast<const Group*>(self);
+    group.patches.gather(group.index, row, rows, column, columns, to, row_bytes);
+  }
+};
+
+// The group's product where few columns, or the scalar target, want a matrix in memory: a block of rows at a time.
+void convolve_blocks(const Group& group, const TensorView& w, const TensorView* bias, const TensorView& y) {
+  const Patches& patches = group.patches;
+  const auto size = static_cast<std::int64_t>(size_of(w.dtype)), out_size = static_cast<std::int64_t>(size_of(y.dtype));
+  const std::int64_t row_bytes = std::max<std::int64_t>(1, patches.terms() * size), outputs = w.shape[1];
+  const std::int64_t most = std::max<std::int64_t>(64, patches.rows() / (2 * threads()));
+  const std::int64_t block = std::min(std::max<std::int64_t>(kBlockBytes / row_bytes, 64), most);
+  parallel_for((patches.rows() + block - 1) / block, 1, [&](std::int64_t begin, std::int64_t end) {
+    static thread_local Scratch gathered, product;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i * block, rows = std::min(block, patches.rows() - first);
+      std::byte* const from = gathered.take(static_cast<std::size_t>(rows * row_bytes));
+      patches.gather(group.index, first, rows, 0, patches.terms(), from, row_bytes);
+      const TensorView sums =
+          contiguous_view(product.take(static_cast<std::size_t>(rows * outputs * out_size)), y.dtype, {rows, outputs});
+      matmul(contiguous_view(from, w.dtype, {rows, patches.terms()}), w, sums, bias, false);
+      TensorView to = y;
+      to.data += first * y.strides[0] * out_size;
+      to.shape[0] = rows;
+      copy(sums, to);
+    }
+  });
+}
+
 }  // namespace
 
 void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, const numerics::Convolution& c,
@@ -50,94 +86,68 @@ void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, 
   const Shape taps = spatial(w.shape, 0);
   const std::int64_t outputs = w.shape.back(), per_group = outputs / c.groups;
   if (y.elements() == 0) return;
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype)), out_size = static_cast<std::int64_t>(size_of(y.dtype));
-  TensorView kernel = w;  // [taps channels, outputs]
-  kernel.shape = {w.elements() / outputs, outputs};
-  kernel.strides = {outputs, 1};
-  if (is_matrix(x, taps, c)) {
-    const TensorView rows = contiguous_view(x.data, x.dtype, {y.elements() / outputs, kernel.shape[0]});
-    return matmul(rows, kernel, contiguous_view(y.data, y.dtype, {rows.shape[0], outputs}), bias,
+  const TensorView kernel{w.data, w.dtype, {w.elements() / outputs, outputs}, {outputs, 1}, w.buffer};
+  const TensorView result = contiguous_view(y.data, y.dtype, {y.elements() / outputs, outputs});
+  if (is_matrix(x, taps, c))
+    return matmul(contiguous_view(x.data, x.dtype, {result.shape[0], kernel.shape[0]}), kernel, result, bias,
                   outputs >= kKeptColumns);
-  }
-  const Patches patches(x, taps, spatial(y.shape, 1), c);
-  if (depthwise_admits(x, taps.elements(), outputs, c.groups, y.dtype)) return depthwise(patches, x, kernel, bias, y);
-  const std::int64_t row_bytes = std::max<std::int64_t>(1, patches.terms() * c.groups * size);
-  const std::int64_t most = std::max<std::int64_t>(1, patches.rows() / (2 * threads()));
-  const std::int64_t block =
-      std::min(std::max<std::int64_t>(kBlockBytes / row_bytes, 64), std::max<std::int64_t>(most, 64));
-  const std::int64_t blocks = (patches.rows() + block - 1) / block;
-  parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    static thread_local Scratch gathered, product;
+  const Shape outs = spatial(y.shape, 1);
+  if (depthwise_admits(x, taps, outs, c, outputs, y.dtype)) return depthwise(x, taps, outs, c, kernel, bias, y);
+  const Patches patches(x, taps, outs, c);
+  parallel_for(c.groups, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i * block, rows = std::min(block, patches.rows() - first);
-      std::byte* const from = gathered.take(static_cast<std::size_t>(rows * row_bytes));
-      patches.gather(first, rows, from);
-      std::byte* const to = y.data + first * outputs * out_size;
-      if (c.groups == 1) {
-        matmul(contiguous_view(from, x.dtype, {rows, patches.terms()}), kernel,
-               contiguous_view(to, y.dtype, {rows, outputs}), bias, outputs >= kKeptColumns);
-        continue;
-      }
-      std::byte* const part = product.take(static_cast<std::size_t>(rows * per_group * out_size));
-      for (std::int64_t group = 0; group < c.groups; ++group) {
-        const TensorView a =
-            contiguous_view(from + group * rows * patches.terms() * size, x.dtype, {rows, patches.terms()});
-        const TensorView result = contiguous_view(part, y.dtype, {rows, per_group});
-        TensorView shift;
-        if (bias) {
-          shift = *bias;
-          shift.data += group * per_group * bias->strides[0] * static_cast<std::int64_t>(size_of(bias->dtype));
-          shift.shape = {per_group};
-        }
-        matmul(a, columns(kernel, group * per_group, per_group), result, bias ? &shift : nullptr, false);
-        copy(result, columns(contiguous_view(to, y.dtype, {rows, outputs}), group * per_group, per_group));
-      }
+      const Group group{patches, i};
+      const TensorView part = columns(kernel, i * per_group, per_group), to = columns(result, i * per_group, per_group);
+      TensorView shift;
+      if (bias) shift = columns(*bias, i * per_group * bias->strides[0], per_group);
+      const TensorView* own_bias = bias ? &shift : nullptr;
+      if (patches.terms() > 0 && matmul_made_admits(x.dtype, per_group))
+        matmul_made({&group, Group::make}, part, to, own_bias, per_group >= kKeptColumns);
+      else
+        convolve_blocks(group, part, own_bias, to);
     }
   });
 }
 
 namespace {
 
+// Rows gathered a chunk at a time, whose sums meet in the tree.
 template <class W>
-void vjp_kernel(const Patches& patches, const TensorView& x, const TensorView& dy, std::int64_t groups,
-                const TensorView& dw) {
-  const std::int64_t outputs = dw.shape.back(), per_group = outputs / groups, terms = patches.terms();
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  const std::int64_t row_bytes = terms * groups * size;
+void kernel_of_chunks(const Group& group, const TensorView& dy, const TensorView& dw) {
+  const Patches& patches = group.patches;
+  const std::int64_t outputs = dw.shape[1], terms = dw.shape[0];
+  const auto size = static_cast<std::int64_t>(size_of(dy.dtype));
   // A power of two of blocks, so that a chunk is a node of the tree.
   std::int64_t chunk = numerics::kBlockTerms;
-  while (2 * chunk * row_bytes <= kChunkBytes && chunk < patches.rows()) chunk *= 2;
-  Scratch memory;
+  while (2 * chunk * terms * size <= kChunkBytes && 2 * chunk * threads() <= patches.rows()) chunk *= 2;
+  const std::int64_t chunks = (patches.rows() + chunk - 1) / chunk;
   MatrixTree<W> tree;
-  std::vector<W> sum;
-  for (std::int64_t first = 0; first < patches.rows(); first += chunk) {
-    const std::int64_t rows = std::min(chunk, patches.rows() - first);
-    std::byte* const from = memory.take(static_cast<std::size_t>(rows * row_bytes));
-    sum.resize(static_cast<std::size_t>(groups * terms * per_group));
-    const std::int64_t piece = std::max<std::int64_t>(8, 65536 / std::max<std::int64_t>(1, row_bytes));
-    const std::int64_t pieces = (rows + piece - 1) / piece;
-    if (groups == 1)
-      parallel_for(pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-        const std::int64_t at = begin * piece, count = std::min(end * piece, rows) - at;
-        patches.gather(first + at, count, from + at * row_bytes);
-      });
-    else
-      patches.gather(first, rows, from);
-    const TensorView cotangents = contiguous_view(dy.data + first * outputs * size, dy.dtype, {rows, outputs});
-    for (std::int64_t group = 0; group < groups; ++group) {
-      TensorView a = contiguous_view(from + group * rows * terms * size, x.dtype, {terms, rows});
-      a.strides = {1, terms};
-      matmul(a, columns(cotangents, group * per_group, per_group),
-             contiguous_view(sum.data() + group * terms * per_group, kDTypeOf<W>, {terms, per_group}), nullptr, false);
-    }
-    tree.add(sum);
+  std::vector<std::vector<W>> sums(static_cast<std::size_t>(std::min<std::int64_t>(chunks, 4 * threads())));
+  for (std::int64_t wave = 0; wave < chunks; wave += static_cast<std::int64_t>(sums.size())) {
+    const std::int64_t count = std::min(chunks - wave, static_cast<std::int64_t>(sums.size()));
+    parallel_for(count, 1, [&](std::int64_t begin, std::int64_t end) {
+      static thread_local Scratch memory;
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t first = (wave + i) * chunk, rows = std::min(chunk, patches.rows() - first);
+        std::byte* const from = memory.take(static_cast<std::size_t>(rows * terms * size));
+        patches.gather(group.index, first, rows, 0, terms, from, terms * size);
+        TensorView cotangents = dy;
+        cotangents.data += first * dy.strides[0] * size;
+        cotangents.shape[0] = rows;
+        std::vector<W>& sum = sums[static_cast<std::size_t>(i)];
+        sum.resize(static_cast<std::size_t>(terms * outputs));
+        const TensorView a{from, dy.dtype, {terms, rows}, {1, terms}};
+        matmul(a, cotangents, contiguous_view(sum.data(), kDTypeOf<W>, {terms, outputs}), nullptr, false);
+      }
+    });
+    for (std::int64_t i = 0; i < count; ++i) tree.add(sums[static_cast<std::size_t>(i)]);
   }
   const std::vector<W> total = tree.sum();
   visit_floating(dw.dtype, [&]<class Out>(std::type_identity<Out>) {
-    for (std::int64_t i = 0; i < dw.elements(); ++i) {
-      const std::int64_t o = i % outputs, at = (o / per_group * terms + i / outputs) * per_group + o % per_group;
-      dw.as<Out>()[i] = numerics::round_to<Out>(total.empty() ? W{0} : total[static_cast<std::size_t>(at)] + W{0});
-    }
+    for (std::int64_t term = 0; term < terms; ++term)
+      for (std::int64_t o = 0; o < outputs; ++o)
+        dw.as<Out>()[term * dw.strides[0] + o] =
+            numerics::round_to<Out>(total.empty() ? W{0} : total[static_cast<std::size_t>(term * outputs + o)] + W{0});
   });
 }
 
@@ -147,11 +157,25 @@ void convolve_vjp_kernel(const TensorView& x, const TensorView& dy, const numeri
                          const TensorView& dw) {
   if (dw.elements() == 0) return;
   const Shape taps = spatial(dw.shape, 0);
-  const Patches patches(x, taps, spatial(dy.shape, 1), c);
-  if (depthwise_admits(x, taps.elements(), dw.shape.back(), c.groups, x.dtype))
-    return depthwise_vjp_kernel(patches, x, dy, dw);
-  visit_floating(x.dtype,
-                 [&]<class T>(std::type_identity<T>) { vjp_kernel<numerics::Wide<T>>(patches, x, dy, c.groups, dw); });
+  const std::int64_t outputs = dw.shape.back(), per_group = outputs / c.groups;
+  const Shape outs = spatial(dy.shape, 1);
+  const TensorView cotangents = contiguous_view(dy.data, dy.dtype, {dy.elements() / outputs, outputs});
+  const TensorView kernel = contiguous_view(dw.data, dw.dtype, {dw.elements() / outputs, outputs});
+  if (depthwise_admits(x, taps, outs, c, outputs, x.dtype))
+    return depthwise_vjp_kernel(x, taps, outs, c, cotangents, kernel);
+  const Patches patches(x, taps, outs, c);
+  parallel_for(c.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Group group{patches, i};
+      const TensorView part = columns(cotangents, i * per_group, per_group);
+      const TensorView to = columns(kernel, i * per_group, per_group);
+      if (patches.rows() > 0 && matmul_made_admits(x.dtype, per_group))
+        matmul_made({&group, Group::make, true}, part, to, nullptr, false);
+      else
+        visit_floating(x.dtype,
+                       [&]<class T>(std::type_identity<T>) { kernel_of_chunks<numerics::Wide<T>>(group, part, to); });
+    }
+  });
 }
 
 }  // namespace eadem::kernels

@@ -1,19 +1,21 @@
 #pragma once
 
-#include "eadem/kernels/convolution/patches.h"
+#include "eadem/numerics/convolution.h"
 
 // Convolutions whose groups have one input and one output channel: lanes lie along the channels, so that a tap is one
 // FMA of neighbours, in the order of numerics/convolution.h.
 
 namespace eadem::kernels {
 
-/// Whether the fast form takes this: one channel a group on both sides, taps of one step, neighbouring channels, a
-/// result of x's dtype or f32.
-bool depthwise_admits(const TensorView& x, std::int64_t taps, std::int64_t outputs, std::int64_t groups, DType result);
+/// Whether the fast form takes this: not on the scalar target; one channel a group on both sides, taps of one block,
+/// neighbouring channels, a result of x's dtype or f32, lines that the cache holds.
+bool depthwise_admits(const TensorView& x, const Shape& taps, const Shape& outs, const numerics::Convolution& c,
+                      std::int64_t outputs, DType result);
 /// As convolve; w is [taps, channels], contiguous.
-void depthwise(const Patches& patches, const TensorView& x, const TensorView& w, const TensorView* bias,
-               const TensorView& y);
-/// As convolve_vjp_kernel; dy is [rows, channels], contiguous, dw [taps, channels].
-void depthwise_vjp_kernel(const Patches& patches, const TensorView& x, const TensorView& dy, const TensorView& dw);
+void depthwise(const TensorView& x, const Shape& taps, const Shape& outs, const numerics::Convolution& c,
+               const TensorView& w, const TensorView* bias, const TensorView& y);
+/// As convolve_vjp_kernel; dy is [.., channels], contiguous, dw [taps, channels].
+void depthwise_vjp_kernel(const TensorView& x, const Shape& taps, const Shape& outs, const numerics::Convolution& c,
+                          const TensorView& dy, const TensorView& dw);
 
 }  // namespace eadem::kernels

@@ -1,14 +1,64 @@
+// Highway's order of includes is part of their meaning.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "eadem/kernels/convolution/patches.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+// clang-format on
+
 #include "eadem/kernels/convolution/patches.h"
 
+#include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "eadem/base/memory.h"
+#include "eadem/kernels/target.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace eadem::kernels::HWY_NAMESPACE {
+#if EADEM_HWY_TARGET
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At least a vector of bytes: whole ones, and a last one that overlaps.
+template <class D>
+HWY_INLINE void CopyLong(D d, const std::byte* from, std::int64_t bytes, std::byte* to) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto copy = [&](std::int64_t at) HWY_ATTR {
+    hn::StoreU(hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(from) + at), d,
+               reinterpret_cast<std::uint8_t*>(to) + at);
+  };
+  for (std::int64_t at = 0; at + lanes < bytes; at += lanes) copy(at);
+  copy(bytes - lanes);
+}
+
+// Runs are short: a call of memcpy for each would take as long as the copying.
+void CopyRows(const std::byte* from, std::int64_t from_bytes, std::int64_t count, std::int64_t bytes, std::byte* to,
+              std::int64_t to_bytes) {
+  const hn::ScalableTag<std::uint8_t> whole;
+  const hn::FixedTag<std::uint8_t, 16> few;
+  for (std::int64_t i = 0; i < count; ++i, from += from_bytes, to += to_bytes) {
+    if (bytes >= static_cast<std::int64_t>(hn::Lanes(whole)))
+      CopyLong(whole, from, bytes, to);
+    else if (bytes >= 16)
+      CopyLong(few, from, bytes, to);
+    else
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+}
+
+#endif
+}  // namespace eadem::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace eadem::kernels {
 namespace {
 
-constexpr std::int64_t kNowhere = std::numeric_limits<std::int64_t>::min();
+void scalar_copy_rows(const std::byte* from, std::int64_t from_bytes, std::int64_t count, std::int64_t bytes,
+                      std::byte* to, std::int64_t to_bytes) {
+  for (std::int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * to_bytes, from + i * from_bytes, static_cast<std::size_t>(bytes));
+}
 
 }  // namespace
 
@@ -16,12 +66,11 @@ Patches::Patches(const TensorView& x, const Shape& taps, const Shape& outs, cons
     : x_(x),
       taps_(taps),
       outs_(outs),
-      groups_(c.groups),
       channels_(x.shape.back() / c.groups),
       size_(static_cast<std::int64_t>(size_of(x.dtype))),
-      convolution_(c) {
+      convolution_(c),
+      copy_rows_(EADEM_PER_TARGET(scalar_copy_rows, CopyRows).pick()) {
   const int last = taps.rank() - 1;
-  for (const std::int64_t extent : taps) taps_along_ += static_cast<std::size_t>(extent);
   Shape before = taps;
   before.pop_back();
   Shape index = Shape::filled(last, 0);
@@ -29,97 +78,109 @@ Patches::Patches(const TensorView& x, const Shape& taps, const Shape& outs, cons
     taps_before_.push_back(index);
     for (int axis = last - 1; axis >= 0 && ++index[axis] == before[axis]; --axis) index[axis] = 0;
   }
-  runs_ = groups_ == 1 && x.strides.back() == 1 && x.strides[last + 1] == channels_ && c.rhs_dilation[last] == 1 &&
+  runs_ = c.groups == 1 && x.strides.back() == 1 && x.strides[last + 1] == channels_ && c.rhs_dilation[last] == 1 &&
           c.lhs_dilation[last] == 1 && !c.flip;
 }
 
-void Patches::copy_channels(const std::byte* from, std::int64_t group_stride, std::byte* to) const {
-  const std::int64_t stride = x_.strides.back() * size_;
-  for (std::int64_t group = 0; group < groups_; ++group, to += group_stride, from += channels_ * stride) {
-    if (stride == size_) {
-      std::memcpy(to, from, static_cast<std::size_t>(channels_ * size_));
+void Patches::find_lines(std::int64_t out_line, std::int64_t group, std::int64_t first, std::int64_t count,
+                         const std::byte** lines) const {
+  const int last = taps_.rank() - 1;
+  Shape outs = Shape::filled(last, 0);
+  for (int axis = last - 1; axis >= 0; --axis) {
+    outs[axis] = out_line % outs_[axis];
+    out_line /= outs_[axis];
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Shape& tap = taps_before_[static_cast<std::size_t>(first + i)];
+    std::int64_t offset = out_line * x_.strides[0] + group * channels_ * x_.strides.back();
+    bool outside = false;
+    for (int axis = 0; axis < last && !outside; ++axis) {
+      const std::int64_t at =
+          numerics::tap_place(convolution_, axis, outs[axis], tap[axis], taps_[axis], x_.shape[axis + 1]);
+      outside = at < 0;
+      offset += at * x_.strides[axis + 1];
+    }
+    lines[i] = outside ? nullptr : x_.data + offset * size_;
+  }
+}
+
+// Elements [term, term + terms) of a line whose taps are neighbours, of outputs [out, out + count).
+void Patches::gather_runs(const std::byte* line, std::int64_t out, std::int64_t count, std::int64_t term,
+                          std::int64_t terms, std::byte* to, std::int64_t row_bytes) const {
+  const int last = taps_.rank() - 1;
+  const std::int64_t stride = convolution_.strides[last], low = convolution_.low[last], width = taps_[last];
+  const std::int64_t extent = x_.shape[last + 1];
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t at = (out + i) * stride - low;
+    std::byte* const row = to + i * row_bytes;
+    if (line && at >= 0 && at + width <= extent) {  // as are all up to the last that ends inside
+      const std::int64_t inside = std::min(count, (extent - width + low) / stride - out + 1);
+      copy_rows_(line + (at * channels_ + term) * size_, stride * channels_ * size_, inside - i, terms * size_, row,
+                 row_bytes);
+      i = inside;
       continue;
     }
-    for (std::int64_t c = 0; c < channels_; ++c)
-      std::memcpy(to + c * size_, from + c * stride, static_cast<std::size_t>(size_));
+    // Padding up to `begin`, then the input up to `end`.
+    const std::int64_t begin =
+        std::clamp(std::clamp<std::int64_t>(-at, 0, width) * channels_ - term, std::int64_t{0}, terms);
+    const std::int64_t end =
+        std::clamp(std::clamp<std::int64_t>(extent - at, 0, width) * channels_ - term, begin, terms);
+    std::memset(row, 0, static_cast<std::size_t>(terms * size_));
+    if (line && begin < end)
+      std::memcpy(row + begin * size_, line + (at * channels_ + term + begin) * size_,
+                  static_cast<std::size_t>((end - begin) * size_));
+    ++i;
   }
 }
 
-const std::byte* Patches::begin_row(std::int64_t row, const std::int64_t** places) const {
+// The same tap by tap.
+void Patches::gather_taps(const std::byte* line, std::int64_t out, std::int64_t term, std::int64_t terms,
+                          std::byte* to) const {
+  const int last = taps_.rank() - 1;
+  const std::int64_t stride = x_.strides.back() * size_;
+  std::int64_t tap = term / channels_, channel = term % channels_;
+  for (std::int64_t left = terms; left > 0; ++tap, channel = 0) {
+    const std::int64_t count = std::min(left, channels_ - channel);
+    const std::int64_t at =
+        line ? numerics::tap_place(convolution_, last, out, tap, taps_[last], x_.shape[last + 1]) : -1;
+    const std::byte* from = at < 0 ? nullptr : line + at * x_.strides[last + 1] * size_ + channel * stride;
+    if (!from)
+      std::memset(to, 0, static_cast<std::size_t>(count * size_));
+    else if (stride == size_)
+      std::memcpy(to, from, static_cast<std::size_t>(count * size_));
+    else
+      for (std::int64_t c = 0; c < count; ++c)
+        std::memcpy(to + c * size_, from + c * stride, static_cast<std::size_t>(size_));
+    to += count * size_;
+    left -= count;
+  }
+}
+
+void Patches::gather(std::int64_t group, std::int64_t row, std::int64_t count, std::int64_t term, std::int64_t terms,
+                     std::byte* to, std::int64_t row_bytes) const {
+  if (terms == 0) return;
   static thread_local Scratch scratch;
-  auto* to = reinterpret_cast<std::int64_t*>(scratch.take(taps_along_ * sizeof(std::int64_t)));
-  const numerics::Convolution& c = convolution_;
-  for (int axis = taps_.rank() - 1; axis >= 0; --axis) {
-    const std::int64_t out = row % outs_[axis], taps = taps_[axis], extent = x_.shape[axis + 1];
-    const std::int64_t step = x_.strides[axis + 1] * size_;
-    row /= outs_[axis];
-    places[axis] = to;
-    if (c.lhs_dilation[axis] == 1 && !c.flip) {  // without a division
-      std::int64_t at = out * c.strides[axis] - c.low[axis];
-      for (std::int64_t tap = 0; tap < taps; ++tap, at += c.rhs_dilation[axis])
-        to[tap] = at < 0 || at >= extent ? kNowhere : at * step;
-    } else {
-      for (std::int64_t tap = 0; tap < taps; ++tap) {
-        const std::int64_t at = numerics::tap_place(c, axis, out, tap, taps, extent);
-        to[tap] = at < 0 ? kNowhere : at * step;
-      }
-    }
-    to += taps;
-  }
-  return x_.data + row * x_.strides[0] * size_;
-}
-
-void Patches::gather_row(std::int64_t row, std::int64_t group_stride, std::byte* to) const {
   const int last = taps_.rank() - 1;
-  const std::int64_t *places[kMaxRank], per_tap = channels_ * size_, width = taps_[last];
-  const std::byte* base = begin_row(row, places);
-  const std::int64_t* along = places[last];
-  for (const Shape& tap : taps_before_) {
-    const std::byte* from = base;
-    bool outside = false;
-    for (int axis = 0; axis < last; ++axis) {
-      const std::int64_t place = places[axis][tap[axis]];
-      outside = outside || place == kNowhere;
-      if (!outside) from += place;
-    }
-    for (std::int64_t t = 0; t < width;) {
-      std::int64_t end = t + 1;  // of taps alike
-      const bool nowhere = outside || along[t] == kNowhere;
+  const std::int64_t per_line = taps_[last] * channels_, outs = outs_[last];
+  const std::int64_t first = term / per_line, lines = (term + terms - 1) / per_line - first + 1;
+  const auto** line =
+      reinterpret_cast<const std::byte**>(scratch.take(static_cast<std::size_t>(lines) * sizeof(const std::byte*)));
+  for (std::int64_t i = 0; i < count;) {  // the rows of an output line together
+    const std::int64_t out = (row + i) % outs, here = std::min(count - i, outs - out);
+    find_lines((row + i) / outs, group, first, lines, line);
+    std::byte* part = to + i * row_bytes;
+    for (std::int64_t l = 0, left = terms, at = term - first * per_line; left > 0; ++l, at = 0) {
+      const std::int64_t now = std::min(left, per_line - at);
       if (runs_)
-        while (end < width && (outside || (along[end] == kNowhere) == nowhere)) ++end;
-      if (nowhere)
-        for (std::int64_t group = 0; group < groups_; ++group)
-          std::memset(to + group * group_stride, 0, static_cast<std::size_t>((end - t) * per_tap));
-      else if (runs_)
-        std::memcpy(to, from + along[t], static_cast<std::size_t>((end - t) * per_tap));
+        gather_runs(line[l], out, here, at, now, part, row_bytes);
       else
-        copy_channels(from + along[t], group_stride, to);
-      to += (end - t) * per_tap;
-      t = end;
+        for (std::int64_t j = 0; j < here; ++j) gather_taps(line[l], out + j, at, now, part + j * row_bytes);
+      part += now * size_;
+      left -= now;
     }
+    i += here;
   }
-}
-
-void Patches::places(std::int64_t row, const std::byte** to) const {
-  const int last = taps_.rank() - 1;
-  const std::int64_t* along[kMaxRank];
-  const std::byte* base = begin_row(row, along);
-  for (const Shape& tap : taps_before_) {
-    std::int64_t offset = 0;
-    bool outside = false;
-    for (int axis = 0; axis < last; ++axis) {
-      const std::int64_t place = along[axis][tap[axis]];
-      outside = outside || place == kNowhere;
-      if (!outside) offset += place;
-    }
-    for (std::int64_t t = 0; t < taps_[last]; ++t)
-      *to++ = outside || along[last][t] == kNowhere ? nullptr : base + offset + along[last][t];
-  }
-}
-
-void Patches::gather(std::int64_t first, std::int64_t count, std::byte* to) const {
-  const std::int64_t bytes = terms() * size_;
-  for (std::int64_t i = 0; i < count; ++i) gather_row(first + i, count * bytes, to + i * bytes);
 }
 
 }  // namespace eadem::kernels
+#endif

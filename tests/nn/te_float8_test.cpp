@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "../support/bits.h"
+#include "eadem/array/state.h"
 #include "eadem/base/error.h"
+#include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/compile.h"
 #include "eadem/transforms/transforms.h"
@@ -171,6 +173,132 @@ TEST(Float8Dense, CompiledAndEagerAreTheSame) {
     const auto eager = step(std::pair(layer, x)), compiled = compile(step)(std::pair(layer, x));
     testing::expect_same(eager, compiled);
   }
+}
+
+// ---- The recipe in the other modules
+
+Float8Recipe recipe_of(Float8Scaling scaling) {
+  Float8Recipe recipe;
+  recipe.scaling = scaling;
+  recipe.history = 3;
+  return recipe;
+}
+
+// A Float8DenseGeneral with the module's own kernel, as a matrix, and state.
+Float8DenseGeneral same_dense(const Array& kernel, const std::optional<Array>& bias, const Float8Product& product) {
+  Rngs rngs(0);
+  const std::int64_t in = kernel.shape()[0], out = kernel.elements() / in;
+  Float8DenseGeneral layer(in, {out}, rngs, product.recipe);
+  layer.kernel = reshape(kernel, {in, out});
+  if (bias) layer.bias = reshape(*bias, {out});
+  layer.fp8_state = product.state;
+  return layer;
+}
+
+TEST(Float8Modules, ANormAndADenseLayerMultiplyCodes) {
+  for (const Float8Scaling scaling : kScalings) {
+    Rngs rngs(0);
+    LayerNormDenseGeneralOptions options;
+    options.dense.fp8 = recipe_of(scaling);
+    const LayerNormDenseGeneral layer(70, {2, 24}, rngs, options);
+    const Array x = drawn(1, {3, 6, 70}, DType::f32, 5), g = drawn(2, {3, 6, 2, 24}, DType::f32, 1e-3);
+    const auto loss = [&](const std::pair<LayerNormDenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
+    const auto gradient = value_and_grad(loss)(std::pair(layer, x)).second;
+    const Float8State& state = layer.dense.fp8_state->state;
+    const Array normed = reshape((*layer.norm)(x), {18, 70}), w = reshape(layer.dense.kernel, {70, 48});
+    expect_close(reshape(layer(x), {18, 48}),
+                 exact_product(coded(scaling, normed, Float8::e4m3, state.x),
+                               transpose(coded(scaling, transpose(w), Float8::e4m3, state.kernel))),
+                 1e-6);
+    expect_close(reshape(gradient.first.dense.kernel, {70, 48}),
+                 exact_product(coded(scaling, transpose(normed), Float8::e4m3, state.x),
+                               transpose(coded(scaling, transpose(reshape(g, {18, 48})), Float8::e5m2, state.grad))),
+                 1e-6);
+  }
+}
+
+TEST(Float8Modules, AnMlpIsItsPartsForwardAndBackward) {
+  for (const Float8Scaling scaling : kScalings)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      Rngs rngs(0);
+      LayerNormMLPOptions options;
+      options.intermediate = 40, options.use_bias = true, options.dropout = 0, options.fp8 = recipe_of(scaling);
+      options.activations = {Activation::gelu, Activation::linear};
+      const LayerNormMLP mlp(70, rngs, options);
+      const Float8DenseGeneral wi = same_dense(mlp.wi_kernel, mlp.wi_bias, *mlp.wi_fp8_state);
+      const Float8DenseGeneral wo = same_dense(mlp.wo_kernel, mlp.wo_bias, *mlp.wo_fp8_state);
+      const Array x = drawn(1, {3, 6, 70}, dtype), g = drawn(2, {3, 6, 70}, dtype);
+      const auto whole = [&](const std::pair<LayerNormMLP, Array>& in) { return sum(in.first(in.second) * g); };
+      const auto parts = [&](const std::tuple<LayerNorm, Float8DenseGeneral, Float8DenseGeneral, Array>& in) {
+        const auto& [norm, first, second, rows] = in;
+        const Array h = first(norm(rows));
+        return sum(second(gelu_tanh(slice_axis(h, -1, {0, 40})) * slice_axis(h, -1, {40, 80})) * g);
+      };
+      const auto [loss, gradient] = value_and_grad(whole)(std::pair(mlp, x));
+      const auto [want, expected] = value_and_grad(parts)(std::tuple(*mlp.norm, wi, wo, x));
+      testing::expect_same(loss, want);
+      testing::expect_same(gradient.second, std::get<3>(expected));
+      testing::expect_same(*gradient.first.norm, std::get<0>(expected));
+      testing::expect_same(reshape(gradient.first.wi_kernel, {70, 80}), std::get<1>(expected).kernel);
+      testing::expect_same(gradient.first.wo_kernel, std::get<2>(expected).kernel);
+      testing::expect_same(gradient.first.wi_fp8_state->state, std::get<1>(expected).fp8_state);
+      testing::expect_same(gradient.first.wo_fp8_state->state, std::get<2>(expected).fp8_state);
+    }
+}
+
+TEST(Float8Modules, EveryProjectionOfALayerKeepsItsOwnHistory) {
+  Rngs rngs(0);
+  TransformerLayerOptions options;
+  options.mlp_hidden = 48, options.heads = 4, options.decoder = true, options.hidden_dropout = 0;
+  options.fp8 = recipe_of(Float8Scaling::delayed);
+  const TransformerLayer layer(32, rngs, options);
+  const Array x = drawn(1, {2, 5, 32}, DType::f32), encoded = drawn(2, {2, 7, 32}, DType::f32);
+  const auto loss = [&](const TransformerLayer& m) { return sum(m(x, encoded)); };
+  const TransformerLayer gradient = value_and_grad(loss)(layer).second;
+  // qkv and out; query, kv and out; wi and wo: of each the operand, the kernel and the cotangent.
+  int histories = 0;
+  for_each_leaf(gradient, [&](const std::string& path, const Array& leaf) {
+    if (!path.ends_with("amax_history")) return;
+    const std::vector<double> history = doubles_of(leaf);
+    ASSERT_EQ(history.size(), 3u) << path;
+    EXPECT_GT(history[0], 0) << path;
+    EXPECT_EQ(history[1], 0) << path;
+    ++histories;
+  });
+  EXPECT_EQ(histories, 7 * 3);
+  const Array normed = (*layer.attention.qkv->norm)(x);
+  EXPECT_EQ(doubles_of(gradient.attention.qkv->dense.fp8_state->state.x.amax_history)[0], scalar_of(max(abs(normed))));
+  EXPECT_EQ(doubles_of(gradient.encoder_decoder_attention->kv->fp8_state->state.x.amax_history)[0],
+            scalar_of(max(abs(encoded))));
+
+  // After it the scales fit, and the layer is near the one without a recipe.
+  const TransformerLayer next = with_float8_state(layer, gradient);
+  TransformerLayerOptions plain_options = options;
+  plain_options.fp8 = {};
+  Rngs same_rngs(0);
+  const TransformerLayer plain(32, same_rngs, plain_options);
+  const std::vector<double> got = doubles_of(next(x, encoded)), want = doubles_of(plain(x, encoded));
+  double error = 0, size = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    error += (got[i] - want[i]) * (got[i] - want[i]);
+    size += want[i] * want[i];
+  }
+  EXPECT_GT(error, 0);
+  EXPECT_LT(std::sqrt(error / size), 0.06);  // two roundings to 4 bits of each of seven products, added to x
+
+  std::size_t state = 0;
+  for (const bool mark : state_marks(layer)) state += mark;
+  EXPECT_EQ(state, 7u * 3 * 2) << "a scale and a history each";
+  EXPECT_EQ(leaves(plain).size() + state, leaves(layer).size());
+}
+
+TEST(Float8Modules, TheTableShowsTheState) {
+  Rngs rngs(0);
+  LayerNormMLPOptions options;
+  options.intermediate = 48, options.fp8 = recipe_of(Float8Scaling::delayed);
+  const std::string table = tabulate(LayerNormMLP(32, rngs, options), zeros({2, 32})).text(200);
+  EXPECT_NE(table.find("wi_fp8_state"), std::string::npos) << table;
+  EXPECT_NE(table.find("wo_fp8_state"), std::string::npos) << table;
 }
 
 TEST(Float8Dense, RefusesWhatDoesNotFit) {

@@ -51,7 +51,26 @@ Initializer side_by_side(const Initializer& each, double first_divisor) {
 }
 
 DenseGeneralOptions dense_options(const MultiHeadAttentionOptions& o, Initializer kernel_init) {
-  return {o.use_bias, o.dtype, std::move(kernel_init), o.bias_init};
+  return {.use_bias = o.use_bias,
+          .dtype = o.dtype,
+          .kernel_init = std::move(kernel_init),
+          .bias_init = o.bias_init,
+          .fp8 = o.fp8};
+}
+
+std::optional<Float8Product> maybe_float8(const std::optional<Float8Recipe>& recipe) {
+  return recipe ? std::optional<Float8Product>(*recipe) : std::nullopt;
+}
+
+// x w (+ bias) over x's last axis; w [k, n] of any dtype, bias [n].
+Array dense_product(const Array& x, const Array& w, const std::optional<Array>& bias,
+                    const std::optional<Float8Product>& fp8) {
+  const Array own = convert(w, x.dtype());
+  if (!fp8) return linear(x, transpose(own), bias);
+  Shape shape = x.shape();
+  shape.back() = own.shape()[1];
+  const Array y = reshape((*fp8)(reshape(x, {x.elements() / own.shape()[0], own.shape()[0]}), own), shape);
+  return bias ? y + convert(*bias, x.dtype()) : y;
 }
 
 double query_divisor(std::int64_t head_dim, const MultiHeadAttentionOptions& o) {
@@ -110,6 +129,7 @@ MultiHeadAttentionOptions attention_options(const TransformerLayerOptions& o, bo
   result.scaled_query_init = o.scaled_query_init;
   result.cross = cross;
   result.dtype = o.dtype;
+  result.fp8 = o.fp8;
   return result;
 }
 
@@ -130,6 +150,7 @@ DenseGeneral::DenseGeneral(const Shape& in, const Shape& features, Rngs& rngs, c
   for (const std::int64_t extent : features) shape.push_back(extent);
   kernel = o.kernel_init(rngs.params(), shape, o.dtype);
   if (o.use_bias) bias = o.bias_init(rngs.params(), features, o.dtype);
+  fp8_state = maybe_float8(o.fp8);
 }
 
 Array DenseGeneral::operator()(const Array& x) const {
@@ -153,11 +174,11 @@ Array DenseGeneral::operator()(const Array& x) const {
                      kernel.shape()[0]);
   Shape rows = result;
   rows.push_back(k);
-  const Array matrix = reshape(convert(kernel, x.dtype()), {k, features.elements()});
+  const Array matrix = reshape(kernel, {k, features.elements()});
   std::optional<Array> flat;
   if (bias) flat = reshape(*bias, {features.elements()});
   for (const std::int64_t extent : features) result.push_back(extent);
-  return noted(*this, reshape(linear(reshape(transpose(x, order), rows), transpose(matrix), flat), result), x);
+  return noted(*this, reshape(dense_product(reshape(transpose(x, order), rows), matrix, flat, fp8_state), result), x);
 }
 
 LayerNorm::LayerNorm(std::int64_t features, Rngs& rngs, const NormOptions& o) : options(o) {
@@ -199,21 +220,21 @@ LayerNormMLP::LayerNormMLP(std::int64_t in, Rngs& rngs, const LayerNormMLPOption
   if (o.use_bias) wi_bias = o.bias_init(rngs.params(), {count, o.intermediate}, o.dtype);
   wo_kernel = o.kernel_init(rngs.params(), {o.intermediate, in}, o.dtype);
   if (o.use_bias) wo_bias = o.bias_init(rngs.params(), {in}, o.dtype);
+  wi_fp8_state = maybe_float8(o.fp8), wo_fp8_state = maybe_float8(o.fp8);
 }
 
 Array LayerNormMLP::operator()(const Array& x, Rngs* rngs) const {
-  const DType t = x.dtype();
   const std::int64_t in = wi_kernel.shape()[0], count = wi_kernel.shape()[1], wide = wi_kernel.shape()[2];
   std::optional<Array> flat;
   if (wi_bias) flat = reshape(*wi_bias, {count * wide});
-  const Array h = linear(norm ? (*norm)(x) : x, transpose(reshape(convert(wi_kernel, t), {in, count * wide})), flat);
+  const Array h = dense_product(norm ? (*norm)(x) : x, reshape(wi_kernel, {in, count * wide}), flat, wi_fp8_state);
   Array z;
   for (std::int64_t i = 0; i < count; ++i) {
     const Array each =
         activate(activations[static_cast<std::size_t>(i)], slice_axis(h, -1, {i * wide, (i + 1) * wide}));
     z = i == 0 ? each : z * each;
   }
-  const Array y = linear(dropped(z, dropout, rngs), transpose(convert(wo_kernel, t)), wo_bias);
+  const Array y = dense_product(dropped(z, dropout, rngs), wo_kernel, wo_bias, wo_fp8_state);
   return noted(*this, y, x);
 }
 
@@ -305,7 +326,8 @@ TransformerLayer::TransformerLayer(std::int64_t hidden, Rngs& rngs, const Transf
            .activations = o.mlp_activations,
            .use_bias = o.use_bias,
            .dropout = o.intermediate_dropout,
-           .dtype = o.dtype}),
+           .dtype = o.dtype,
+           .fp8 = o.fp8}),
       hidden_dropout(o.hidden_dropout) {}
 
 Array TransformerLayer::operator()(const Array& x, const std::optional<Array>& encoded, Rngs* rngs) const {

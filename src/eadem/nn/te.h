@@ -5,9 +5,12 @@
 
 #include "eadem/nn/dropout.h"
 #include "eadem/nn/linear.h"
+#include "eadem/nn/te_recipe.h"
 
 // Modules with the names, parameters and defaults of Transformer Engine's Flax modules. As there, `dtype` is that in
-// which every parameter is stored, none excepted, and a module computes in its input's dtype.
+// which every parameter is stored, none excepted, and a module computes in its input's dtype. With a recipe `fp8` its
+// dense products are of 8 bits (te_float8.h), norms, activations and attention are not, and `fp8_state` is what the
+// recipe keeps.
 
 namespace eadem::nn::te {
 
@@ -18,6 +21,7 @@ struct DenseGeneralOptions {
   DType dtype = DType::f32;
   Initializer kernel_init = variance_scaling(1, Fan::in, Distribution::truncated_normal), bias_init = zeros_init();
   Shape axes = {-1};
+  std::optional<Float8Recipe> fp8 = {};
 };
 
 /// x kernel (+ bias) over `axes`; kernel [prod in, features..].
@@ -25,10 +29,14 @@ struct DenseGeneral {
   Array kernel;
   std::optional<Array> bias;
   Shape axes;
+  std::optional<Float8Product> fp8_state;
 
   DenseGeneral(const Shape& in, const Shape& features, Rngs& rngs, const DenseGeneralOptions& options = {});
   Array operator()(const Array& x) const;
-  static void fields(auto& m, auto f) { f("kernel", m.kernel), f("bias", m.bias), f("axes", m.axes); }
+  static void fields(auto& m, auto f) {
+    f("kernel", m.kernel), f("bias", m.bias), f("axes", m.axes), f("fp8_state", m.fp8_state);
+  }
+  static constexpr bool is_state(std::string_view field) { return field == "fp8_state"; }
 };
 
 struct NormOptions {
@@ -73,6 +81,7 @@ struct LayerNormDenseGeneral {
     if (m.norm) std::remove_reference_t<decltype(*m.norm)>::fields(*m.norm, f);
     std::remove_reference_t<decltype(m.dense)>::fields(m.dense, f);
   }
+  static constexpr bool is_state(std::string_view field) { return DenseGeneral::is_state(field); }
 };
 
 /// "relu", "gelu" (tanh form, as jax.nn.gelu), "silu" (also "swish"), "linear", "sigmoid", "tanh".
@@ -87,6 +96,7 @@ struct LayerNormMLPOptions {
   double dropout = 0.1;  ///< of the intermediate values, in training
   DType dtype = DType::f32;
   Initializer kernel_init = variance_scaling(1, Fan::in, Distribution::truncated_normal), bias_init = zeros_init();
+  std::optional<Float8Recipe> fp8 = {};
 };
 
 /// A norm and two dense layers with activations between: wi_kernel [in, activations, intermediate], wo_kernel
@@ -99,6 +109,7 @@ struct LayerNormMLP {
   std::optional<Array> wo_bias;
   std::vector<Activation> activations;
   double dropout;
+  std::optional<Float8Product> wi_fp8_state, wo_fp8_state;
 
   LayerNormMLP(std::int64_t in, Rngs& rngs, const LayerNormMLPOptions& options = {});
   Array operator()(const Array& x) const { return (*this)(x, nullptr); }
@@ -108,7 +119,9 @@ struct LayerNormMLP {
     if (m.norm) std::remove_reference_t<decltype(*m.norm)>::fields(*m.norm, f);
     f("wi_kernel", m.wi_kernel), f("wi_bias", m.wi_bias), f("wo_kernel", m.wo_kernel), f("wo_bias", m.wo_bias);
     f("activations", m.activations), f("dropout", m.dropout);
+    f("wi_fp8_state", m.wi_fp8_state), f("wo_fp8_state", m.wo_fp8_state);
   }
+  static constexpr bool is_state(std::string_view field) { return field.ends_with("fp8_state"); }
 };
 
 struct MultiHeadAttentionOptions {
@@ -122,6 +135,7 @@ struct MultiHeadAttentionOptions {
   bool cross = false;              ///< keys and values come from another input: query and kv are separate
   DType dtype = DType::f32;
   Initializer kernel_init = variance_scaling(1, Fan::in, Distribution::normal), bias_init = zeros_init();
+  std::optional<Float8Recipe> fp8 = {};  ///< of the projections
 };
 
 /// Attention with fused parameters: self-attention without groups has qkv [in, 3, heads * head_dim]; otherwise query
@@ -167,6 +181,7 @@ struct TransformerLayerOptions {
   double hidden_dropout = 0.1, intermediate_dropout = 0.1;  ///< in training
   bool scale_attn_logits = false, scaled_query_init = true;
   DType dtype = DType::f32;
+  std::optional<Float8Recipe> fp8 = {};
 };
 
 /// An encoder layer, or a decoder layer with cross-attention; residual connections from before the norms.

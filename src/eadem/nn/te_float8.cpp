@@ -86,28 +86,6 @@ Array block_product(const Array& a, const Array& b, DType result) {
   return product(in_blocks(a), transpose(in_blocks(transpose(b))), std::nullopt, result);
 }
 
-Array multiplied(const Array& x, const Array& kernel, const Float8State& state, const Float8Recipe& recipe) {
-  const DType x_dtype = x.dtype(), w_dtype = kernel.dtype();
-  if (recipe.scaling == Float8Scaling::block) {
-    return custom_vjp([=](const Array& a, const Array& w, const Float8State&) { return block_product(a, w, x_dtype); },
-                      [=](const Array& a, const Array& w, const Float8State& s) {
-                        return std::pair(block_product(a, w, x_dtype), std::tuple(a, w, s));
-                      },
-                      [=](const std::tuple<Array, Array, Float8State>& kept, const Array& g) {
-                        const auto& [a, w, s] = kept;
-                        return std::tuple(block_product(g, transpose(w), x_dtype),
-                                          block_product(transpose(a), g, w_dtype), s);
-                      })(x, kernel, state);
-  }
-  const WholeTensors whole{recipe};
-  return custom_vjp([=](const Array& a, const Array& w, const Float8State& s) { return whole.forward(a, w, s); },
-                    [=](const Array& a, const Array& w, const Float8State& s) { return whole.with_residuals(a, w, s); },
-                    [=](const std::tuple<Float8Tensor, Float8Tensor, Float8State>& kept, const Array& g) {
-                      const auto& [a, w, s] = kept;
-                      return whole.backward(a, w, s, g, x_dtype, w_dtype);
-                    })(x, kernel, state);
-}
-
 }  // namespace
 
 Float8Tensor quantize_float8(const Array& x, Float8 format, const Array& scale) {
@@ -167,15 +145,42 @@ Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 form
   return {scale_for(most, format, recipe.margin, before.scale), history};
 }
 
+Float8State fresh_float8_state(const Float8Recipe& recipe) {
+  const bool delayed = recipe.scaling == Float8Scaling::delayed;
+  if (delayed && recipe.history < 1)
+    fail<ValueError>("[Float8Recipe] needs a history of at least one step, got {}", recipe.history);
+  const Float8Scale fresh{number(1), zeros({delayed ? recipe.history : 0})};
+  return {fresh, fresh, fresh};
+}
+
+Array float8_product(const Array& x, const Array& kernel, const Float8State& state, const Float8Recipe& recipe) {
+  const DType x_dtype = x.dtype(), w_dtype = kernel.dtype();
+  if (x.shape()[0] == 0) return zeros({0, kernel.shape()[1]}, x_dtype);
+  if (recipe.scaling == Float8Scaling::block) {
+    return custom_vjp([=](const Array& a, const Array& w, const Float8State&) { return block_product(a, w, x_dtype); },
+                      [=](const Array& a, const Array& w, const Float8State& s) {
+                        return std::pair(block_product(a, w, x_dtype), std::tuple(a, w, s));
+                      },
+                      [=](const std::tuple<Array, Array, Float8State>& kept, const Array& g) {
+                        const auto& [a, w, s] = kept;
+                        return std::tuple(block_product(g, transpose(w), x_dtype),
+                                          block_product(transpose(a), g, w_dtype), s);
+                      })(x, kernel, state);
+  }
+  const WholeTensors whole{recipe};
+  return custom_vjp([=](const Array& a, const Array& w, const Float8State& s) { return whole.forward(a, w, s); },
+                    [=](const Array& a, const Array& w, const Float8State& s) { return whole.with_residuals(a, w, s); },
+                    [=](const std::tuple<Float8Tensor, Float8Tensor, Float8State>& kept, const Array& g) {
+                      const auto& [a, w, s] = kept;
+                      return whole.backward(a, w, s, g, x_dtype, w_dtype);
+                    })(x, kernel, state);
+}
+
 Float8DenseGeneral::Float8DenseGeneral(std::int64_t in, const Shape& features, Rngs& rngs, const Float8Recipe& how,
                                        const DenseGeneralOptions& o)
-    : recipe(how) {
-  if (how.scaling == Float8Scaling::delayed && how.history < 1)
-    fail<ValueError>("[Float8DenseGeneral] needs a history of at least one step, got {}", how.history);
+    : fp8_state(fresh_float8_state(how)), recipe(how) {
   DenseGeneral dense({in}, features, rngs, o);
   kernel = dense.kernel, bias = dense.bias;
-  const Float8Scale fresh{number(1), zeros({how.scaling == Float8Scaling::delayed ? how.history : 0})};
-  fp8_state = {fresh, fresh, fresh};
 }
 
 Array Float8DenseGeneral::operator()(const Array& x) const {
@@ -188,8 +193,7 @@ Array Float8DenseGeneral::operator()(const Array& x) const {
   shape.pop_back();
   for (const std::int64_t extent : features) shape.push_back(extent);
   const Array matrix = reshape(convert(kernel, x.dtype()), {in, out});
-  const Array y =
-      rows == 0 ? zeros({0, out}, x.dtype()) : multiplied(reshape(x, {rows, in}), matrix, fp8_state, recipe);
+  const Array y = float8_product(reshape(x, {rows, in}), matrix, fp8_state, recipe);
   const Array shaped = reshape(y, shape);
   return noted(*this, bias ? shaped + convert(*bias, x.dtype()) : shaped, x);
 }

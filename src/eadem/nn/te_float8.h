@@ -10,20 +10,6 @@
 
 namespace eadem::nn::te {
 
-enum class Float8Scaling : std::uint8_t {
-  delayed,  ///< one scale a tensor, from the largest magnitudes of earlier steps (DelayedScaling)
-  current,  ///< one scale a tensor, from its own largest magnitude (Float8CurrentScaling)
-  block,    ///< a power of two for every 32 elements along the contracted axis (MXFP8BlockScaling)
-};
-
-struct Float8Recipe {
-  Float8Scaling scaling = Float8Scaling::delayed;
-  bool hybrid = true;           ///< cotangents in E5M2; else E4M3 too. block always takes E4M3, as there
-  int margin = 0;               ///< delayed: scales are 2^margin smaller than would fit
-  std::int64_t history = 1024;  ///< delayed: steps whose magnitudes are kept
-  bool most_recent = false;     ///< delayed: the last step's magnitude alone decides, not the largest kept
-};
-
 /// A tensor in 8 bits: from_float8(codes) / scale, or times 2^(exponent - 127) where there are blocks.
 struct Float8Tensor {
   Array codes;   ///< u8, the tensor's shape
@@ -43,21 +29,9 @@ Float8Tensor quantize_float8_blocks(const Array& x, Float8 format = Float8::e4m3
 /// The numbers that it stands for, rounded to `dtype`.
 Array dequantize_float8(const Float8Tensor& x, DType dtype = DType::f32);
 
-/// What delayed scaling keeps of one tensor.
-struct Float8Scale {
-  Array scale;         ///< f32 []: of the next step
-  Array amax_history;  ///< f32 [history]: the largest magnitudes, the last step's first
-  static void fields(auto& m, auto f) { f("scale", m.scale), f("amax_history", m.amax_history); }
-};
 /// The scale after a step in which the largest magnitude was `amax`: (largest / max of history) / 2^margin; the old one
 /// where that maximum is 0 or not finite; the largest f32 where the quotient is infinite.
 Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 format, const Float8Recipe& recipe);
-
-/// Of a product: its operand, its kernel, its result's cotangent.
-struct Float8State {
-  Float8Scale x, kernel, grad;
-  static void fields(auto& m, auto f) { f("x", m.x), f("kernel", m.kernel), f("grad", m.grad); }
-};
 
 /// x kernel over the last axis in 8 bits, forward and backward; kernel [in, features..] is stored as `dtype`.
 ///
@@ -74,16 +48,15 @@ struct Float8DenseGeneral {
                      const DenseGeneralOptions& options = {});
   Array operator()(const Array& x) const;
   static void fields(auto& m, auto f) {
-    f("kernel", m.kernel), f("bias", m.bias), f("fp8_state", m.fp8_state), f("scaling", m.recipe.scaling);
-    f("hybrid", m.recipe.hybrid), f("margin", m.recipe.margin), f("history", m.recipe.history);
-    f("most_recent", m.recipe.most_recent);
+    f("kernel", m.kernel), f("bias", m.bias), f("fp8_state", m.fp8_state);
+    std::remove_reference_t<decltype(m.recipe)>::fields(m.recipe, f);
   }
   static constexpr bool is_state(std::string_view field) { return field == "fp8_state"; }
 };
 
 namespace detail {
 inline bool is_float8_state(std::string_view path) {
-  return path.starts_with("fp8_state/") || path.find("/fp8_state/") != std::string_view::npos;
+  return path.find("fp8_state/") != std::string_view::npos;
 }
 }  // namespace detail
 

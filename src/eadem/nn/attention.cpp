@@ -1,5 +1,6 @@
 #include "eadem/nn/attention.h"
 
+#include "eadem/nn/dropout.h"
 #include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 
@@ -56,6 +57,37 @@ Array heads_first(const Array& x) {
   return transpose(reshape(x, {rows, x.shape()[rank - 3], x.shape()[rank - 2], x.shape()[rank - 1]}), {0, 2, 1, 3});
 }
 
+// [rows, heads, length, D] with each head repeated for the queries' heads that share it.
+Array repeated_heads(const Array& x, std::int64_t heads) {
+  const Shape& shape = x.shape();
+  if (shape[1] == heads) return x;
+  if (shape[1] < 1 || heads % shape[1] != 0)
+    fail<ShapeError>("[dot_product_attention] {} heads must be a multiple of the {} key heads", heads, shape[1]);
+  const Array each = broadcast_to(expand_dims(x, 2), {shape[0], shape[1], heads / shape[1], shape[2], shape[3]});
+  return reshape(each, {shape[0], heads, shape[2], shape[3]});
+}
+
+// Attention whose weights are dropped: in f32 (f64) up to the weights, which are rounded to v's dtype.
+Array dropped_attention(const Array& q, const Array& k, const Array& v, const AttentionArguments& a,
+                        const AttendOptions& options) {
+  const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const std::int64_t heads = q.shape()[1], queries = q.shape()[2], keys = k.shape()[2];
+  const double scale = a.scale.value_or(1 / std::sqrt(static_cast<double>(q.shape()[3])));
+  Array scores = dot_general(q, repeated_heads(k, heads), {3}, {3}, {0, 1}, {0, 1}, wide) * scale;
+  if (a.bias) scores = scores + convert(*a.bias, wide);
+  Array visible = full({queries, keys}, 1, DType::boolean);
+  if (options.causal) visible = tril(visible, keys - queries);
+  if (a.mask) visible = logical_and(visible, *a.mask);
+  visible = broadcast_to(visible, scores.shape());
+  // A query that sees no key has weights 0.
+  const Array seen = any(visible, {-1}, true), none = logical_not(seen);
+  const Array masked = where(logical_or(visible, none), scores, Array::scalar(-HUGE_VAL, wide));
+  const Array weights = where(seen, softmax(masked, -1), zeros_like(masked));
+  const Array kept =
+      Dropout(options.dropout_rate, options.broadcast_dropout ? Shape{0, 1} : Shape{})(weights, *options.dropout_key);
+  return matmul(convert(kept, v.dtype()), repeated_heads(v, heads));
+}
+
 }  // namespace
 
 Array dot_product_attention(const Array& q, const Array& k, const Array& v, const AttendOptions& options) {
@@ -69,7 +101,9 @@ Array dot_product_attention(const Array& q, const Array& k, const Array& v, cons
   arguments.scale = options.scale;
   arguments.mask = four_axes(options.mask, batch, rows);
   arguments.bias = four_axes(options.bias, batch, rows);
-  const Array y = attention(heads_first(q), heads_first(k), heads_first(v), arguments);
+  const bool drops = options.dropout_key && options.dropout_rate != 0;
+  const Array y = drops ? dropped_attention(heads_first(q), heads_first(k), heads_first(v), arguments, options)
+                        : attention(heads_first(q), heads_first(k), heads_first(v), arguments);
   return reshape(transpose(y, {0, 2, 1, 3}), q.shape());
 }
 
@@ -84,7 +118,12 @@ MultiHeadAttention::MultiHeadAttention(std::int64_t features, std::int64_t heads
       key_norm(head_norm(head_size_of(features, heads, o), rngs, o)),
       out({heads, head_size_of(features, heads, o)}, {o.out_features ? o.out_features : features}, rngs, projection(o),
           {-2, -1}),
-      dtype(o.dtype) {}
+      dtype(o.dtype),
+      dropout_rate(o.dropout_rate),
+      broadcast_dropout(o.broadcast_dropout) {
+  if (!(dropout_rate >= 0 && dropout_rate <= 1))
+    fail<ValueError>("[MultiHeadAttention] the dropout rate must be in [0, 1], got {}", dropout_rate);
+}
 
 Array MultiHeadAttention::operator()(const Array& queries, const Array& keys, const Array& values,
                                      const AttendOptions& options) const {
@@ -93,7 +132,9 @@ Array MultiHeadAttention::operator()(const Array& queries, const Array& keys, co
   if (query_norm) q = (*query_norm)(q);
   if (key_norm) k = (*key_norm)(k);
   const DType t = compute_dtype("MultiHeadAttention", dtype, q, promote(k.dtype(), v.dtype()));
-  const Array y = out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), options));
+  AttendOptions own = options;
+  own.dropout_rate = dropout_rate, own.broadcast_dropout = broadcast_dropout;
+  const Array y = out(dot_product_attention(convert(q, t), convert(k, t), convert(v, t), own));
   return noted(*this, y, queries, keys, values);
 }
 

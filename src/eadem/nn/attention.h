@@ -15,6 +15,8 @@ struct MultiHeadAttentionOptions {
   std::optional<DType> dtype = {};
   DType param_dtype = DType::f32;
   Initializer kernel_init = lecun_normal(), bias_init = zeros_init();
+  double dropout_rate = 0;        ///< of the attention weights, in training
+  bool broadcast_dropout = true;  ///< one draw for all batches and heads
 };
 
 struct AttendOptions {
@@ -22,6 +24,11 @@ struct AttendOptions {
   std::optional<Array> mask = {};    ///< bool, True = visible; broadcasts to [batch.., heads, queries, keys]
   std::optional<Array> bias = {};    ///< added to the scores; broadcasts to the same
   std::optional<double> scale = {};  ///< of the scores; default 1 / sqrt D
+  /// Training: with a key, weights are set to zero with probability dropout_rate and the others divided by 1 - that (a
+  /// MultiHeadAttention fills in its own rate). The weights are then computed, each product and the softmax rounded.
+  std::optional<Array> dropout_key = {};
+  double dropout_rate = 0;
+  bool broadcast_dropout = true;
 };
 
 /// Multi-head attention, as flax.nnx.MultiHeadAttention: inputs [batch.., length, features]. A query that sees no key
@@ -31,6 +38,8 @@ struct MultiHeadAttention {
   std::optional<LayerNorm> query_norm, key_norm;
   LinearGeneral out;
   std::optional<DType> dtype;
+  double dropout_rate;
+  bool broadcast_dropout;
   /// Of decode: [batch.., max length, kv heads, D], and how many tokens are in it, i32 [].
   std::optional<Array> cached_key, cached_value, cache_index;
 
@@ -38,6 +47,11 @@ struct MultiHeadAttention {
                      const MultiHeadAttentionOptions& options = {});
   /// Self-attention.
   Array operator()(const Array& x, const AttendOptions& options = {}) const { return (*this)(x, x, x, options); }
+  /// The same in training: weights are dropped by the stream "dropout"'s next key, which a rate of 0 does not draw.
+  Array operator()(const Array& x, Rngs& rngs, AttendOptions options = {}) const {
+    if (dropout_rate > 0) options.dropout_key = rngs.dropout();
+    return (*this)(x, x, x, options);
+  }
   /// Queries from one input, keys and values from another.
   Array operator()(const Array& x, const Array& context, const AttendOptions& options = {}) const {
     return (*this)(x, context, context, options);
@@ -52,7 +66,8 @@ struct MultiHeadAttention {
   static void fields(auto& m, auto f) {
     f("query", m.query), f("key", m.key), f("value", m.value), f("query_ln", m.query_norm);
     f("key_ln", m.key_norm), f("out", m.out), f("dtype", m.dtype), f("cached_key", m.cached_key);
-    f("cached_value", m.cached_value), f("cache_index", m.cache_index);
+    f("cached_value", m.cached_value), f("cache_index", m.cache_index), f("dropout_rate", m.dropout_rate);
+    f("broadcast_dropout", m.broadcast_dropout);
   }
   static constexpr bool is_state(std::string_view field) { return field.starts_with("cache"); }
 };

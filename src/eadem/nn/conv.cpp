@@ -51,6 +51,16 @@ Array extended(const Array& x, int axis, std::int64_t low, std::int64_t high, bo
   return take(x, Array::from(indices, {n + low + high}), axis);
 }
 
+void require_mask(std::string_view module, const std::optional<Array>& mask, const Array& kernel) {
+  if (mask && mask->shape() != kernel.shape())
+    fail<ShapeError>("[{}] the mask must have the kernel's shape {}, got {}", module, kernel.shape(), mask->type());
+}
+
+// In the dtype of the computation; the mask multiplies what is stored.
+Array masked(const Array& kernel, const std::optional<Array>& mask, DType t) {
+  return convert(mask ? kernel * convert(*mask, kernel.dtype()) : kernel, t);
+}
+
 std::int64_t window(std::int64_t taps, const Shape& dilation, int axis) {
   return dilation.empty() ? taps : (taps - 1) * dilation[axis] + 1;
 }
@@ -58,7 +68,8 @@ std::int64_t window(std::int64_t taps, const Shape& dilation, int axis) {
 }  // namespace
 
 Conv::Conv(std::int64_t in, std::int64_t out, const Shape& kernel_size, Rngs& rngs, const ConvOptions& o)
-    : strides(o.strides),
+    : mask(o.mask),
+      strides(o.strides),
       low(o.low),
       high(o.high),
       input_dilation(o.input_dilation),
@@ -73,6 +84,7 @@ Conv::Conv(std::int64_t in, std::int64_t out, const Shape& kernel_size, Rngs& rn
   if (padding == ConvPadding::causal && kernel_size.rank() != 1)
     fail<ValueError>("[Conv] causal padding is of one spatial axis, got kernel {}", kernel_size);
   kernel = o.kernel_init(rngs.params(), kernel_shape(kernel_size, in / groups, out), o.param_dtype);
+  require_mask("Conv", mask, kernel);
   if (o.use_bias) bias = o.bias_init(rngs.params(), {out}, o.param_dtype);
 }
 
@@ -100,12 +112,13 @@ Array Conv::operator()(const Array& x) const {
       break;
     case ConvPadding::valid: break;
   }
-  return noted(*this, with_batch_of(x, conv_general(y, convert(kernel, t), arguments), spatial), x);
+  return noted(*this, with_batch_of(x, conv_general(y, masked(kernel, mask, t), arguments), spatial), x);
 }
 
 ConvTranspose::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& kernel_size, Rngs& rngs,
                              const ConvTransposeOptions& o)
-    : strides(o.strides),
+    : mask(o.mask),
+      strides(o.strides),
       low(o.low),
       high(o.high),
       kernel_dilation(o.kernel_dilation),
@@ -117,6 +130,7 @@ ConvTranspose::ConvTranspose(std::int64_t in, std::int64_t out, const Shape& ker
     fail<ValueError>("[ConvTranspose] padding is same, valid, circular or given");
   const Shape shape = transpose_kernel ? kernel_shape(kernel_size, out, in) : kernel_shape(kernel_size, in, out);
   kernel = o.kernel_init(rngs.params(), shape, o.param_dtype);
+  require_mask("ConvTranspose", mask, kernel);
   if (o.use_bias) bias = o.bias_init(rngs.params(), {out}, o.param_dtype);
 }
 
@@ -124,7 +138,7 @@ Array ConvTranspose::operator()(const Array& x) const {
   const DType t = compute_dtype("ConvTranspose", dtype, x, kernel.dtype());
   const int spatial = kernel.rank() - 2;
   const Array one = convert(with_one_batch_axis("ConvTranspose", x, kernel), t);
-  const Array w = convert(transpose_kernel ? swap_axes(kernel, -1, -2) : kernel, t);
+  const Array own = masked(kernel, mask, t), w = transpose_kernel ? swap_axes(own, -1, -2) : own;
   const Padding border = padding == ConvPadding::same    ? Padding::same()
                          : padding == ConvPadding::given ? Padding::given(low, high)
                                                          : Padding::valid();

@@ -18,13 +18,14 @@ struct ConvOptions {
   std::optional<DType> dtype = {};
   DType param_dtype = DType::f32;
   Initializer kernel_init = lecun_normal(), bias_init = zeros_init();
+  std::optional<Array> mask = {};  ///< of the kernel's shape, which it multiplies: a masked convolution; not trained
 };
 
 /// A convolution of [batch.., extents.., in] with kernel [taps.., in / groups, out], plus bias, rounded once; over as
 /// many spatial axes as there are taps.
 struct Conv {
   Array kernel;
-  std::optional<Array> bias;
+  std::optional<Array> bias, mask;
   Shape strides, low, high, input_dilation, kernel_dilation;
   ConvPadding padding;
   std::int64_t feature_group_count;
@@ -35,8 +36,9 @@ struct Conv {
   static void fields(auto& m, auto f) {
     f("kernel", m.kernel), f("bias", m.bias), f("strides", m.strides), f("low", m.low), f("high", m.high);
     f("input_dilation", m.input_dilation), f("kernel_dilation", m.kernel_dilation), f("padding", m.padding);
-    f("feature_group_count", m.feature_group_count), f("dtype", m.dtype);
+    f("feature_group_count", m.feature_group_count), f("dtype", m.dtype), f("mask", m.mask);
   }
+  static constexpr bool is_state(std::string_view field) { return field == "mask"; }
 };
 
 struct ConvTransposeOptions {
@@ -49,12 +51,13 @@ struct ConvTransposeOptions {
   std::optional<DType> dtype = {};
   DType param_dtype = DType::f32;
   Initializer kernel_init = lecun_normal(), bias_init = zeros_init();
+  std::optional<Array> mask = {};  ///< as Conv's
 };
 
 /// A convolution over the input dilated by the strides: extents grow by them.
 struct ConvTranspose {
   Array kernel;
-  std::optional<Array> bias;
+  std::optional<Array> bias, mask;
   Shape strides, low, high, kernel_dilation;
   ConvPadding padding;
   bool transpose_kernel;
@@ -66,8 +69,9 @@ struct ConvTranspose {
   static void fields(auto& m, auto f) {
     f("kernel", m.kernel), f("bias", m.bias), f("strides", m.strides), f("low", m.low), f("high", m.high);
     f("kernel_dilation", m.kernel_dilation), f("padding", m.padding), f("transpose_kernel", m.transpose_kernel);
-    f("dtype", m.dtype);
+    f("dtype", m.dtype), f("mask", m.mask);
   }
+  static constexpr bool is_state(std::string_view field) { return field == "mask"; }
 };
 
 }  // namespace eadem::nn

@@ -73,6 +73,43 @@ TEST(Gradients, CumprodAtZeros) {
   EXPECT_EQ(numbers(cumprod(huge, 0)), (std::vector<double>{0x1p100, kInf, 0x1p100, 1}));
 }
 
+// Partial products and cotangents beyond the range of f64, the gradient within it.
+TEST(Gradients, ProductsNeitherOverflowNorUnderflow) {
+  constexpr double up = 0x1.8p1000, down = 0x1p-1000;
+  const Array x = array({up, up, down, down}, DType::f64);
+  const auto product = [](const Array& a) { return prod(a); };
+  EXPECT_EQ(numbers(grad(product)(x)), (std::vector<double>{0x1.8p-1000, 0x1.8p-1000, 0x1.2p1001, 0x1.2p1001}));
+  // Of f32 whose partial products leave f64, too.
+  std::vector<double> many(64, 0x1p100);
+  std::fill_n(many.begin() + 32, 32, 0x1p-100);
+  std::vector<double> want(64, 0x1p-100);
+  std::fill_n(want.begin() + 32, 32, 0x1p100);
+  EXPECT_EQ(numbers(grad(product)(array(many))), want);
+  // A gradient that is subnormal is rounded once: 3 2^-1074 2^-1 = 1.5 2^-1073, to even.
+  EXPECT_EQ(numbers(grad(product)(array({1, 0x1.8p-537, 0x1p-537}, DType::f64)))[0], 0x1p-1073);
+  // An others' product of 2^2000 times a cotangent of 2^-1040.
+  const auto small = [](const Array& a) { return prod(a) * Array::scalar(0x1p-1040, DType::f64); };
+  EXPECT_EQ(numbers(grad(small)(array({0x1p-900, 0x1p1000, 0x1p1000}, DType::f64)))[0], 0x1p960);
+  EXPECT_EQ(numbers(grad(product)(array({0, kInf, 2}, DType::f64)))[0], kInf);
+  EXPECT_TRUE(std::isnan(numbers(grad(product)(array({0, kInf, 0}, DType::f64)))[0]));
+
+  // cumprod's: the sum over the places after j of the products without x_j.
+  const auto running = [](const Array& weights) {
+    return [weights](const Array& a) { return total(cumprod(a, 0) * weights); };
+  };
+  const Array last = array({0, 0, 0, 1}, DType::f64);
+  EXPECT_EQ(numbers(grad(running(last))(x)), numbers(grad(product)(x)));
+  const Array mixed = array({0x1p-900, 0x1p1000, 0x1p1000, 3}, DType::f64);
+  const Array weights = array({0, 0, 0x1p-1040, 0x1p-1042}, DType::f64);
+  EXPECT_EQ(numbers(grad(running(weights))(mixed))[0], 0x1.cp960);
+}
+
+TEST(Gradients, PowersOfTwoAreExact) {
+  std::vector<double> exponents, powers;
+  for (int e = -1074; e <= 1023; ++e) exponents.push_back(e), powers.push_back(std::ldexp(1.0, e));
+  EXPECT_EQ(numbers(exp2(array(exponents, DType::f64))), powers);
+}
+
 TEST(Gradients, SortedPlacesKeepTheirShare) {
   const auto f = [](const Array& x) { return sort(x) * array({1, 2, 4, 8}, x.dtype()); };
   expect_gradient(f, {3, 1, 2, 1}, {8, 1, 4, 2});

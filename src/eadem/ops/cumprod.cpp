@@ -90,15 +90,14 @@ kernels::RowFn pick(const Signature& s) {
 // By x_j: the product of those before it times r_j, r_j = ct_j + x_(j+1) r_(j+1): a linear recurrence, by doubling.
 // Nothing is divided by x.
 void vjp(Vjp& g) {
-  const Array x = convert(g.in(), DType::f64);
-  if (x.elements() == 0) return g.add_canonical(0, zeros_like(g.in()));
-  const std::int64_t n = x.extent(-1);
-  Array r = convert(g.ct(), DType::f64), slope = ops::shifted(x, -1, 0);
-  for (std::int64_t step = 1; step < n; step *= 2) {
-    r = r + ops::through(ops::shifted(r, -step, 0), ops::times(slope));
-    slope = slope * ops::shifted(slope, -step, 0);
+  if (g.in().elements() == 0) return g.add_canonical(0, zeros_like(g.in()));
+  const ops::Scaled x = ops::scaled(convert(g.in(), DType::f64));
+  ops::Scaled r = ops::scaled(convert(g.ct(), DType::f64)), slope = ops::shifted(x, -1, 0);
+  for (std::int64_t step = 1; step < g.in().extent(-1); step *= 2) {
+    r = r + ops::normalized(ops::through(ops::shifted(r, -step, 0), slope));
+    slope = ops::normalized(slope * ops::shifted(slope, -step, 0));
   }
-  g.add(0, convert(ops::through(r, ops::times(ops::products_before(x))), g.in().dtype()));
+  g.add(0, convert(ops::value_of(ops::through(r, ops::products_before(x))), g.in().dtype()));
 }
 void batch(Batch& b) {
   b.set(apply(prim::cumprod, {b.in()}));

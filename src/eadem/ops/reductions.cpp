@@ -213,11 +213,15 @@ void prod_vjp(Vjp& g) {
   rows.push_back(axes.empty() ? 1 : static_cast<std::int64_t>(count_of(g, axes)));
   const Array flat = reshape(moved, rows);
   const int last = flat.rank() - 1;
-  const Array others = ops::products_before(flat) * reverse(ops::products_before(reverse(flat, {last})), {last});
-  const Array ct = broadcast_to(expand_dims(convert(g.ct(), DType::f64), -1), rows);
+  const ops::Scaled factors = ops::scaled(flat), before = ops::products_before(factors);
+  const auto reversed = [&](const ops::Scaled& each) {
+    return ops::Scaled{reverse(each.significand, {last}), reverse(each.exponent, {last})};
+  };
+  const ops::Scaled others = before * reversed(ops::products_before(reversed(factors)));
+  const ops::Scaled ct = ops::scaled(broadcast_to(expand_dims(convert(g.ct(), DType::f64), -1), rows));
   Shape back = order;
   for (int i = 0; i < order.rank(); ++i) back[static_cast<int>(order[i])] = i;
-  const Array slope = transpose(reshape(ops::through(ct, ops::times(others)), moved.shape()), back);
+  const Array slope = transpose(reshape(ops::value_of(ops::through(ct, others)), moved.shape()), back);
   g.add(0, convert(slope, x.dtype()));
 }
 

@@ -7,14 +7,14 @@
 namespace eadem::kernels::quantized {
 namespace {
 
-// Few rows, 4-bit fields: codes are looked up in registers.
-template <int kRun, int kRows>
+// Few rows, fields of 4 to 6 bits: codes are looked up in registers.
+template <int kWidth, int kRun, int kRows>
 EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
   constexpr int kAbreast = std::max(1, 4 / kRows);
   const PackedQuantized& w = *task.w;
   const std::byte* base = w.panel(panel);
   const std::ptrdiff_t x_stride = task.x_stride / 2;
-  const __m512i table = code_table(w.format.bits);
+  const CodeTable table(kWidth, w.format.bits);
   const std::int64_t mask = (1 << w.log_steps) - 1;
   const std::int64_t runs = w.columns / kRun;
   __m512 codes[kRows], sum[kRows];
@@ -29,15 +29,20 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
     const std::ptrdiff_t next = w.quad_steps(run) * kPanelRows;
     __m512 chain[kRows][kCount][2];
     unrolled<kRows * kCount * 2>([&](auto i) EADEM_LAMBDA { (&chain[0][0][0])[i] = _mm512_setzero_ps(); });
-    for (int k = 0; k < kRun; k += 8, word += next, x += 4)
-      unrolled<4>([&](auto i) EADEM_LAMBDA {
-        unrolled<kCount>([&](auto a) EADEM_LAMBDA {
-          const __m512i index = _mm512_srli_epi16(_mm512_load_si512(word + a * kPanelRows), 4 * i);
-          const __m512i code = _mm512_permutexvar_epi16(index, table);
-          unrolled<kRows>([&](auto r) EADEM_LAMBDA {
-            chain[r][a][i % 2] = dot_pairs(chain[r][a][i % 2], x[r * x_stride + a * (kRun / 2) + i], code);
+    const std::uint32_t* plane = word + kRun / 8 * next;
+    for (int k = 0; k < kRun; k += 8 * kPlaneUnits<kWidth>, plane += next)
+      unrolled<kPlaneUnits<kWidth>>([&](auto u) EADEM_LAMBDA {
+        unrolled<4>([&](auto i) EADEM_LAMBDA {
+          unrolled<kCount>([&](auto a) EADEM_LAMBDA {
+            const __m512i low = _mm512_load_si512(word + a * kPanelRows);
+            const __m512i above = kWidth == 4 ? low : _mm512_load_si512(plane + a * kPanelRows);
+            const __m512i code = table.pair<kWidth, u, i>(low, above);
+            unrolled<kRows>([&](auto r) EADEM_LAMBDA {
+              chain[r][a][i % 2] = dot_pairs(chain[r][a][i % 2], x[r * x_stride + a * (kRun / 2) + i], code);
+            });
           });
         });
+        word += next, x += 4;
       });
     unrolled<kCount>([&](auto a) EADEM_LAMBDA {
       const bool opens = ((run + a) & mask) == 0, closes = ((run + a + 1) & mask) == 0;
@@ -69,17 +74,17 @@ EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
     if (r < task.rows) store(task, r, panel * 16, sum[r]);
 }
 
-template <int kRun>
+template <int kWidth, int kRun>
 void decode_panels(const Task& task, std::int64_t begin, std::int64_t end) {
   for (std::int64_t panel = begin; panel < end; ++panel) {
     if (task.rows == 1)
-      decode_panel<kRun, 1>(task, panel);
+      decode_panel<kWidth, kRun, 1>(task, panel);
     else if (task.rows == 2)
-      decode_panel<kRun, 2>(task, panel);
+      decode_panel<kWidth, kRun, 2>(task, panel);
     else if (task.rows <= 4)
-      decode_panel<kRun, 4>(task, panel);
+      decode_panel<kWidth, kRun, 4>(task, panel);
     else
-      decode_panel<kRun, 8>(task, panel);
+      decode_panel<kWidth, kRun, 8>(task, panel);
   }
 }
 
@@ -168,8 +173,14 @@ EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, 
 void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   const bool plain =
       task.pairs && std::all_of(task.plain, task.plain + task.rows, [](std::uint8_t each) { return each; });
-  if (!plain || task.w->width != 4) return kDecode.avx512(task, begin, end);
-  task.w->format.group == 16 ? decode_panels<16>(task, begin, end) : decode_panels<32>(task, begin, end);
+  const bool small = task.w->format.group == 16;
+  if (!plain) return kDecode.avx512(task, begin, end);
+  switch (task.w->width) {
+    case 4: return small ? decode_panels<4, 16>(task, begin, end) : decode_panels<4, 32>(task, begin, end);
+    case 5: return decode_panels<5, 32>(task, begin, end);
+    case 6: return small ? decode_panels<6, 16>(task, begin, end) : decode_panels<6, 32>(task, begin, end);
+    default: return kDecode.avx512(task, begin, end);
+  }
 }
 
 void prefill_pairs(const Task& task, std::int64_t begin, std::int64_t end) {

@@ -45,7 +45,7 @@ bool admits(const void* request) {
   if (unit == Unit::fma) return true;
   if (r.x.dtype != DType::bf16) return false;
   if (unit == Unit::tiles) return active == Target::amx && strips && r.w.format.group >= 32;
-  return (active == Target::avx512bf16 || active == Target::amx) && (strips || r.w.width == 4);
+  return (active == Target::avx512bf16 || active == Target::amx) && (strips || r.w.width < 8);
 }
 
 template <Unit unit, Way way>

@@ -54,9 +54,10 @@ class PanelProduct {
 
   template <int kAbreast>
   HWY_INLINE HWY_ATTR void several(std::int64_t run) {
-    constexpr int kCodes = 32 / kWidth;
+    constexpr int kColumns = kUnit<kWidth>, kUnits = kPlaneUnits<kWidth>;
     const std::uint32_t* words = task_.w->words(base_, run) + vector_ * kLanes;
     const std::ptrdiff_t next = task_.w->quad_steps(run) * kPanelRows;
+    const std::uint32_t* plane = words + kRun / kColumns * next;
     const float* x = task_.x + run * kRun;
     const std::int64_t mask = (1 << task_.w->log_steps) - 1;
     VF chain[kRows][kAbreast][kChains];
@@ -64,20 +65,22 @@ class PanelProduct {
       unrolled<kAbreast>(
           [&](auto a) HWY_ATTR { unrolled<kChains>([&](auto c) HWY_ATTR { chain[r][a][c] = hn::Zero(DF()); }); });
     });
-    for (int k = 0; k < kRun; k += kCodes, words += next, x += kCodes) {
-      VU word[kAbreast], high[kAbreast];
-      unrolled<kAbreast>([&](auto a) HWY_ATTR {
-        word[a] = hn::Load(DU(), words + a * kPanelRows);
-        high[a] = hn::ShiftRight<16>(word[a]);
-      });
-      unrolled<kCodes>([&](auto j) HWY_ATTR {
-        unrolled<kAbreast>([&](auto a) HWY_ATTR {
-          const VF code = centred_code<kWidth, j>(word[a], high[a], centre_);
-          unrolled<kRows>([&](auto r) HWY_ATTR {
-            VF& into = chain[r][a][kChains == 2 ? j % 2 : 0];
-            into = hn::MulAdd(hn::Set(DF(), x[r * task_.x_stride + a * kRun + j]), code, into);
+    for (int k = 0; k < kRun; k += kUnits * kColumns) {
+      VU above[kAbreast];
+      unrolled<kAbreast>([&](auto a) HWY_ATTR { above[a] = load_plane<kWidth>(plane + a * kPanelRows, next, k); });
+      unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
+        Unit<kWidth> unit[kAbreast];
+        unrolled<kAbreast>([&](auto a) HWY_ATTR { unit[a] = load_unit<kWidth, u>(words + a * kPanelRows, above[a]); });
+        unrolled<kColumns>([&](auto j) HWY_ATTR __attribute__((always_inline)) {
+          unrolled<kAbreast>([&](auto a) HWY_ATTR {
+            const VF code = centred_code<kWidth, j>(unit[a], centre_);
+            unrolled<kRows>([&](auto r) HWY_ATTR {
+              VF& into = chain[r][a][kChains == 2 ? j % 2 : 0];
+              into = hn::MulAdd(hn::Set(DF(), x[r * task_.x_stride + a * kRun + j]), code, into);
+            });
           });
         });
+        words += next, x += kColumns;
       });
     }
     VF steps[kAbreast][kRows];
@@ -170,10 +173,13 @@ HWY_ATTR void by_chains(const quantized::Task& task, std::int64_t begin, std::in
 }  // namespace
 
 HWY_ATTR void decode(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
-  const bool nibbles = task.w->width == 4;
-  if (task.w->format.group == 16)
-    return nibbles ? by_chains<4, 16>(task, begin, end) : by_chains<8, 16>(task, begin, end);
-  nibbles ? by_chains<4, 32>(task, begin, end) : by_chains<8, 32>(task, begin, end);
+  const bool small = task.w->format.group == 16;
+  switch (task.w->width) {
+    case 4: return small ? by_chains<4, 16>(task, begin, end) : by_chains<4, 32>(task, begin, end);
+    case 5: return by_chains<5, 32>(task, begin, end);
+    case 6: return small ? by_chains<6, 16>(task, begin, end) : by_chains<6, 32>(task, begin, end);
+    default: return small ? by_chains<8, 16>(task, begin, end) : by_chains<8, 32>(task, begin, end);
+  }
 }
 #endif
 }  // namespace eadem::kernels::HWY_NAMESPACE

@@ -36,16 +36,71 @@ HWY_INLINE HWY_ATTR void unrolled(F&& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// The centred code of column offset j of each lane's word, as float: the bits of q are the low bits of the significand
-// of 2^e + q, with e such that they have weight one; subtracting 2^e + centre is exact. `high` is word >> 16.
+// Codes are unpacked by units of so many columns, which lie in one word or, for widths 5 and 6, in two after joining
+// their planes: of these, two units at a time share a vector of high bits.
+template <int kWidth>
+inline constexpr int kUnit = kWidth == 8 ? 4 : 8;
+template <int kWidth>
+inline constexpr bool kHasPlane = kWidth == 5 || kWidth == 6;
+template <int kWidth>
+inline constexpr int kUnitWords = kHasPlane<kWidth> ? 2 : 1;
+template <int kWidth>
+inline constexpr int kPlaneUnits = kHasPlane<kWidth> ? 2 : 1;
+
+// What a unit is read from, in one vector: its words, and the same shifted right by 16.
+template <int kWidth>
+struct Unit {
+  VU words[kUnitWords<kWidth>], high[kUnitWords<kWidth>];
+};
+
+template <int kShift>
+HWY_INLINE HWY_ATTR VU shifted_right(VU x) {
+  if constexpr (kShift >= 0)
+    return hn::ShiftRight<kShift>(x);
+  else
+    return hn::ShiftLeft<-kShift>(x);
+}
+
+// The high bits of 16 columns from k on (of a step's, whose plane begins at `plane`), at the low end of their bytes.
+template <int kWidth>
+HWY_INLINE HWY_ATTR VU load_plane([[maybe_unused]] const std::uint32_t* plane, [[maybe_unused]] std::ptrdiff_t next,
+                                  [[maybe_unused]] int k) {
+  if constexpr (kWidth == 5) return hn::ShiftRightSame(hn::Load(DU(), plane), k / 4);
+  if constexpr (kWidth == 6) return hn::Load(DU(), plane + k / 16 * next);
+  return hn::Zero(DU());
+}
+
+// Unit `unit` of those that share `above`. With it the codes of even columns become the bytes of one word, those of odd
+// columns of another.
+template <int kWidth, int unit>
+HWY_INLINE HWY_ATTR Unit<kWidth> load_unit(const std::uint32_t* word, [[maybe_unused]] VU above) {
+  const DU du;
+  Unit<kWidth> result;
+  result.words[0] = hn::Load(du, word);
+  if constexpr (kHasPlane<kWidth>) {
+    constexpr int bits = kWidth - 4;
+    const VU low = result.words[0];
+    const VU low_mask = hn::Set(du, 0x0f0f0f0f), high_mask = hn::Set(du, ((1u << bits) - 1) * 0x10101010u);
+    result.words[0] = hn::OrAnd(hn::And(low, low_mask), shifted_right<bits * 2 * unit - 4>(above), high_mask);
+    result.words[1] =
+        hn::OrAnd(hn::And(hn::ShiftRight<4>(low), low_mask), shifted_right<bits*(2 * unit + 1) - 4>(above), high_mask);
+  }
+  for (int i = 0; i < kUnitWords<kWidth>; ++i) result.high[i] = hn::ShiftRight<16>(result.words[i]);
+  return result;
+}
+
+// The centred code of column j of each lane's unit, as float: the bits of q are the low bits of the significand of
+// 2^e + q, with e such that they have weight one; subtracting 2^e + centre is exact.
 template <int kWidth, int j>
-HWY_INLINE HWY_ATTR VF centred_code(VU word, VU high, VF centre) {
-  constexpr int position = code_position(kWidth, j), half = 16 / kWidth;
-  constexpr int shift = position % half * kWidth;
+HWY_INLINE HWY_ATTR VF centred_code(const Unit<kWidth>& unit, VF centre) {
+  constexpr int word = kHasPlane<kWidth> ? j % 2 : 0;
+  constexpr int place = places_of(kWidth, 32, j).shift - 4 * word;  // a nibble of a pair becomes its byte
+  constexpr int shift = place % 16;
   constexpr float base = static_cast<float>(1u << (23 - shift));
   const DU du;
-  const VU bits = hn::OrAnd(hn::Set(du, std::bit_cast<std::uint32_t>(base)), position < half ? word : high,
-                            hn::Set(du, ((1u << kWidth) - 1) << shift));
+  const VU bits =
+      hn::OrAnd(hn::Set(du, std::bit_cast<std::uint32_t>(base)), place < 16 ? unit.words[word] : unit.high[word],
+                hn::Set(du, ((1u << kWidth) - 1) << shift));
   return hn::Sub(hn::BitCast(DF(), bits), hn::Add(hn::Set(DF(), base), centre));
 }
 

@@ -38,17 +38,19 @@ float load_scale(const std::byte* at, std::int64_t index, DType dtype) {
 void pack_row(const numerics::QuantizedRow& row, const PackedQuantized& packed, std::int64_t panel, int lane) {
   // The memory is this function's to write; readers see it as const.
   auto* const base = const_cast<std::byte*>(packed.panel(panel));
-  const int codes_of_word = 32 / packed.width, words_of_step = packed.step / codes_of_word;
-  int shifts[8];
-  for (int j = 0; j < codes_of_word; ++j) shifts[j] = code_position(packed.width, j) * packed.width;
+  CodePlaces places[32];
+  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, packed.step, k);
+  const int words_of_step = packed.step * packed.width / 32;
   const std::uint8_t* codes = row.codes.data();
-  for (std::int64_t s = 0; s < packed.steps(); ++s) {
-    auto* words = const_cast<std::uint32_t*>(packed.words(base, s)) + lane;
-    for (int i = 0; i < words_of_step; ++i, codes += codes_of_word, words += packed.quad_steps(s) * kPanelRows) {
-      std::uint32_t word = 0;
-      for (int j = 0; j < codes_of_word; ++j) word |= std::uint32_t{codes[j]} << shifts[j];
-      *words = word;
+  for (std::int64_t s = 0; s < packed.steps(); ++s, codes += packed.step) {
+    std::uint32_t step[8] = {};
+    for (int k = 0; k < packed.step; ++k) {
+      const std::uint32_t code = codes[k], low = packed.width == 8 ? code : code & 15;
+      step[places[k].word] |= low << places[k].shift;
+      if (low != code) step[places[k].high_word] |= code >> 4 << places[k].high_shift;
     }
+    auto* words = const_cast<std::uint32_t*>(packed.words(base, s)) + lane;
+    for (int i = 0; i < words_of_step; ++i) words[i * packed.quad_steps(s) * kPanelRows] = step[i];
   }
   for (std::int64_t g = 0; g < packed.groups(); ++g) {
     auto* at = const_cast<std::byte*>(packed.scales(base, g));
@@ -92,8 +94,11 @@ PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t row
     fail<ShapeError>("[quantized] groups of {} need columns in multiples of {}, got [{},{}]", group,
                      group == 16 ? 256 : group, rows, columns);
   PackedQuantized packed{.format = format, .rows = rows, .columns = columns, .memory = {}};
-  packed.width = format.bits <= 4 ? 4 : 8;
   packed.step = std::min(group, 32);
+  packed.width = format.bits <= 4                        ? 4
+                 : format.bits == 5 && packed.step == 32 ? 5  // the fifth bits of 32 codes are a word
+                 : format.bits <= 6                      ? 6
+                                                         : 8;
   packed.log_steps = std::countr_zero(static_cast<unsigned>(group / packed.step));
   packed.step_bytes = static_cast<std::size_t>(packed.step * packed.width / 8 * kPanelRows);
   packed.group_scale_bytes = kPanelRows * size_of(format.scale_dtype) * (format.symmetric ? 1 : 2);
@@ -141,17 +146,21 @@ PackedQuantized pack(std::span<const numerics::QuantizedMatrix> parts) {
 void unpack_row(const PackedQuantized& packed, std::int64_t row, numerics::QuantizedRow& out) {
   const std::byte* base = packed.panel(row / kPanelRows);
   const std::int64_t lane = row % kPanelRows;
-  const int codes_of_word = 32 / packed.width;
   out.codes.resize(static_cast<std::size_t>(packed.columns));
   out.scales.resize(static_cast<std::size_t>(packed.groups()));
   out.biases.resize(packed.format.symmetric ? 0 : out.scales.size());
+  CodePlaces places[32];
+  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, packed.step, k);
+  const std::uint32_t low = packed.width == 8 ? 255 : 15, high = (1u << packed.width) / 16 - 1;
   std::uint8_t* codes = out.codes.data();
   for (std::int64_t s = 0; s < packed.steps(); ++s) {
     const std::uint32_t* words = packed.words(base, s) + lane;
+    const std::ptrdiff_t next = packed.quad_steps(s) * kPanelRows;
     for (int k = 0; k < packed.step; ++k, ++codes) {
-      if (k != 0 && k % codes_of_word == 0) words += packed.quad_steps(s) * kPanelRows;
-      *codes = static_cast<std::uint8_t>((*words >> (code_position(packed.width, k) * packed.width)) &
-                                         ((1u << packed.width) - 1));
+      std::uint32_t code = words[places[k].word * next] >> places[k].shift & low;
+      if (packed.width == 5 || packed.width == 6)
+        code |= (words[places[k].high_word * next] >> places[k].high_shift & high) << 4;
+      *codes = static_cast<std::uint8_t>(code);
     }
   }
   for (std::size_t g = 0; g < out.scales.size(); ++g) {

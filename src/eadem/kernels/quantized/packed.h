@@ -19,9 +19,9 @@ inline constexpr int kQuadSteps = 4;
 /// (the last one padded with zero weights), a panel being a sequence of quads, a quad 4 steps of columns (the last one
 /// perhaps fewer). A step is a group's 16 columns, or 32. Decode reads all of it in one ascending stream.
 /// - Codes of a quad: 64-byte units of one 32-bit word a row, word j of each of its steps, then word j + 1 of each. A
-/// word
-///   holds the 32 / width uncentred codes of consecutive columns, in the order of code_position(), which puts columns
-///   k, k + 2 (and k + 1, k + 3) at equal places of the word's halves, high half first: as vdpbf16ps takes its pairs.
+///   word holds the 32 / width uncentred codes of consecutive columns, or, of widths 5 and 6, first words of the low
+///   four bits, then words of the bits above these. places_of() tells where; it puts columns k, k + 2 (and k + 1, k +
+///   3) at equal places of the word's halves, high half first: as vdpbf16ps takes its pairs.
 /// - Scales of a quad, after its codes: for each of its groups 16 values of s, then, unless the format is symmetric, 16
 ///   of b, in format.scale_dtype. A quad is padded to 64 bytes.
 struct PackedQuantized {
@@ -30,7 +30,7 @@ struct PackedQuantized {
   BufferRef memory;
 
   // What follows from the format and the columns, see layout().
-  int width = 4;      ///< bits of a stored code: 4, or 8 for codes of 5 bits and more
+  int width = 4;      ///< bits of a stored code: 4, 5, 6 or 8
   int step = 32;      ///< columns of a step
   int log_steps = 0;  ///< log2 of the steps of a group
   std::size_t step_bytes = 0, group_scale_bytes = 0, quad_bytes = 0, panel_bytes = 0;
@@ -65,10 +65,19 @@ struct PackedQuantized {
 /// group.
 PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t rows, std::int64_t columns);
 
-/// Where in its word the code of column `k` lies, in units of `width` bits.
-constexpr int code_position(int width, std::int64_t k) {
+/// Where the code of column `k` of a step lies: in bits shift.. of its word, and for widths 5 and 6 the bits above the
+/// fourth in bits high_shift.. of high_word.
+struct CodePlaces {
+  int word, shift, high_word = 0, high_shift = 0;
+};
+constexpr CodePlaces places_of(int width, int step, int k) {
   constexpr int nibbles[8] = {4, 5, 0, 1, 6, 7, 2, 3}, bytes[4] = {2, 3, 0, 1};
-  return width == 4 ? nibbles[k % 8] : bytes[k % 4];
+  if (width == 8) return {k / 4, bytes[k % 4] * 8};
+  const int word = k / 8, nibble = nibbles[k % 8];
+  if (width == 4) return {word, nibble * 4};
+  // The byte of the low four bits, too: there the high ones of several words follow one another, even nibbles and odd.
+  const int bits = width - 4, words = 4 / bits;
+  return {word, nibble * 4, step / 8 + word / words, nibble / 2 * 8 + bits * (2 * (word % words) + nibble % 2)};
 }
 
 /// Packs matrices of one format and width, one below the other, on several threads. Throws ShapeError when they differ,

@@ -18,6 +18,9 @@
 namespace eadem::kernels::quantized {
 namespace {
 
+template <int i>
+using Constant = std::integral_constant<int, i>;
+
 template <int N, class F>
 EADEM_INLINE void unrolled(F&& f) {
   [&]<int... i>(std::integer_sequence<int, i...>) EADEM_BF16 __attribute__((always_inline)) {
@@ -34,12 +37,38 @@ EADEM_INLINE __m512 load_scales(const std::byte* at, bool half) {
   return half ? _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))) : _mm512_loadu_ps(at);
 }
 
-// The codes 0..15 of 4-bit fields, centred, in bf16; twice, so that the fifth bit of an index does not matter.
-EADEM_INLINE __m512i code_table(int bits) {
-  alignas(64) std::uint16_t table[32];
-  for (int i = 0; i < 32; ++i) table[i] = to_bfloat16(static_cast<float>(i % 16 - (1 << (bits - 1)))).bits;
-  return _mm512_load_si512(table);
-}
+// The centred codes of fields of up to 6 bits, in bf16, as lookups take them: the low bits of each 16-bit lane are the
+// index, whatever the others are.
+class CodeTable {
+ public:
+  EADEM_INLINE CodeTable(int width, int bits) {
+    alignas(64) std::uint16_t table[64];
+    for (int i = 0; i < 64; ++i) table[i] = to_bfloat16(static_cast<float>(i % (1 << width) - (1 << (bits - 1)))).bits;
+    low_ = _mm512_load_si512(table);
+    high_ = _mm512_load_si512(table + 32);
+  }
+  // Pair i (of 4) of the codes in a word, the `unit`-th of those that share the word `plane` of high bits.
+  template <int kWidth, int unit, int i>
+  EADEM_INLINE __m512i pair(__m512i word, [[maybe_unused]] __m512i plane) const {
+    __m512i index = i == 0 ? word : _mm512_srli_epi16(word, 4 * i);
+    if constexpr (kWidth == 4) return _mm512_permutexvar_epi16(index, low_);
+    constexpr int bits = kWidth - 4, shift = i / 2 * 8 + bits * (2 * unit + i % 2) - 4;
+    const __m512i high = shift > 0    ? _mm512_srli_epi16(plane, shift > 0 ? shift : 0)
+                         : shift == 0 ? plane
+                                      : _mm512_slli_epi16(plane, shift < 0 ? -shift : 0);
+    // Low four bits of the one, the rest of the other.
+    index = _mm512_ternarylogic_epi32(index, high, _mm512_set1_epi16(15), 0xe4);
+    if constexpr (kWidth == 5) return _mm512_permutexvar_epi16(index, low_);
+    return _mm512_permutex2var_epi16(low_, index, high_);
+  }
+
+ private:
+  __m512i low_, high_;
+};
+
+// Units of 8 columns that share a word of high bits.
+template <int kWidth>
+inline constexpr int kPlaneUnits = kWidth == 4 ? 1 : 4 / (kWidth - 4);
 
 // The binary counter of section 4.3 over the blocks of kCount sums that go side by side.
 template <int kCount>
@@ -130,17 +159,20 @@ EADEM_INLINE void store_pairs(std::uint32_t* out, __m512i even, __m512i odd) {
   _mm512_store_si512(out + 32, odd);
 }
 
-template <Pairs kPairs>
-EADEM_BF16 void unpack_nibbles(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
-                               std::uint32_t* out) {
-  const __m512i table = code_table(bits);
-  for (int k = 0; k < columns; k += 8, words += next, out += 4 * 32) {
-    const __m512i word = _mm512_load_si512(words);
-    const auto code = [&](int shift) EADEM_LAMBDA {
-      return _mm512_permutexvar_epi16(_mm512_srli_epi16(word, static_cast<unsigned>(shift)), table);
-    };
-    store_pairs<kPairs>(out, code(0), code(4));
-    store_pairs<kPairs>(out + 64, code(8), code(12));
+template <Pairs kPairs, int kWidth>
+EADEM_BF16 void unpack_fields(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
+                              std::uint32_t* out) {
+  const CodeTable table(kWidth, bits);
+  const std::uint32_t* plane = words + columns / 8 * next;
+  for (int k = 0; k < columns; k += 8 * kPlaneUnits<kWidth>, plane += next) {
+    const __m512i above = kWidth == 4 ? _mm512_setzero_si512() : _mm512_load_si512(plane);
+    unrolled<kPlaneUnits<kWidth>>([&](auto u) EADEM_LAMBDA {
+      const __m512i word = _mm512_load_si512(words);
+      const auto code = [&](auto i) EADEM_LAMBDA { return table.pair<kWidth, u, i>(word, above); };
+      store_pairs<kPairs>(out, code(Constant<0>()), code(Constant<1>()));
+      store_pairs<kPairs>(out + 64, code(Constant<2>()), code(Constant<3>()));
+      words += next, out += 4 * 32;
+    });
   }
 }
 
@@ -174,10 +206,12 @@ EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip
       for (std::int64_t step = 0; step < w.steps(); ++step, out += w.step / 2 * 32) {
         const std::uint32_t* words = w.words(w.panel(panel + side), step);
         const std::ptrdiff_t next = w.quad_steps(step) * kPanelRows;
-        if (w.width == 4)
-          unpack_nibbles<kPairs>(words, next, w.step, w.format.bits, out);
-        else
-          unpack_bytes<kPairs>(words, next, w.step, w.format.bits, out);
+        switch (w.width) {
+          case 4: unpack_fields<kPairs, 4>(words, next, w.step, w.format.bits, out); break;
+          case 5: unpack_fields<kPairs, 5>(words, next, w.step, w.format.bits, out); break;
+          case 6: unpack_fields<kPairs, 6>(words, next, w.step, w.format.bits, out); break;
+          default: unpack_bytes<kPairs>(words, next, w.step, w.format.bits, out);
+        }
       }
     }
     for (std::int64_t g = 0; g < w.groups(); ++g) {

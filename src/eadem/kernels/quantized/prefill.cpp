@@ -33,7 +33,7 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
   const DF df;
   const VF centre = hn::Set(df, static_cast<float>(1 << (w.format.bits - 1)));
   const bool half = w.format.scale_dtype == DType::f16;
-  constexpr int kCodes = 32 / kWidth;
+  constexpr int kColumns = kUnit<kWidth>, kUnits = kPlaneUnits<kWidth>;
   for (int v = 0; v < kStripVectors; ++v) {
     const std::int64_t p = panel + v * kLanes / kPanelRows;
     const int within = first_vector + v - static_cast<int>(p - panel) * kVectors;
@@ -50,11 +50,15 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
     float* codes = strip.codes + v * kLanes;
     for (std::int64_t step = 0; step < w.steps(); ++step) {
       const std::uint32_t* words = w.words(base, step) + within * kLanes;
-      for (int k = 0; k < w.step;
-           k += kCodes, words += w.quad_steps(step) * kPanelRows, codes += kCodes * kStripLanes) {
-        const VU word = hn::Load(DU(), words), high = hn::ShiftRight<16>(word);
-        unrolled<kCodes>([&](auto j) HWY_ATTR {
-          hn::Store(centred_code<kWidth, j>(word, high, centre), df, codes + j * kStripLanes);
+      const std::ptrdiff_t next = w.quad_steps(step) * kPanelRows;
+      const std::uint32_t* plane = words + w.step / kColumns * next;
+      for (int k = 0; k < w.step; k += kUnits * kColumns) {
+        const VU above = load_plane<kWidth>(plane, next, k);
+        unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
+          const Unit<kWidth> unit = load_unit<kWidth, u>(words, above);
+          unrolled<kColumns>(
+              [&](auto j) HWY_ATTR { hn::Store(centred_code<kWidth, j>(unit, centre), df, codes + j * kStripLanes); });
+          words += next, codes += kColumns * kStripLanes;
         });
       }
     }
@@ -143,7 +147,12 @@ HWY_ATTR void strips(const quantized::Task& task, std::int64_t begin, std::int64
   const Strip strip{memory, memory + codes, memory + codes + scales};
   for (std::int64_t panel = begin; panel < end; panel += kStripPanels)
     for (int vector = 0; vector < std::max(kVectors, kStripVectors) - kStripVectors + 1; vector += kStripVectors) {
-      w.width == 4 ? unpack<4>(w, panel, vector, strip) : unpack<8>(w, panel, vector, strip);
+      switch (w.width) {
+        case 4: unpack<4>(w, panel, vector, strip); break;
+        case 5: unpack<5>(w, panel, vector, strip); break;
+        case 6: unpack<6>(w, panel, vector, strip); break;
+        default: unpack<8>(w, panel, vector, strip);
+      }
       for (std::int64_t first = 0; first < task.rows; first += kChainRegisters / kStripVectors / kChains)
         multiply<kChains>(task, strip, first, panel * kPanelRows + vector * kLanes);
     }

@@ -77,7 +77,7 @@ void widen_row(const TensorView& x, std::int64_t m, float* row) {
 #if defined(__x86_64__)
 bool takes_pairs(quantized::Body body, DType x, const PackedQuantized& w) {
   return x == DType::bf16 && (body == &quantized::prefill_pairs || body == &quantized::prefill_tiles ||
-                              (body == &quantized::decode_pairs && w.width == 4));
+                              (body == &quantized::decode_pairs && w.width < 8));
 }
 
 // Row m of x as pairs; whether it is plain (see Task).
@@ -144,7 +144,7 @@ bool better_in_registers(const quantized::Request& request) {
   if (x.shape[0] <= quantized::kDecodeRows) return true;
   if (x.shape[0] > 2 * quantized::kDecodeRows || w.format.group < 32) return false;
   const Target target = active_target();
-  if (x.dtype == DType::bf16 && target == Target::avx512bf16) return w.width == 4;
+  if (x.dtype == DType::bf16 && target == Target::avx512bf16) return w.width < 8;
   return target == Target::avx512 ||
          (x.dtype != DType::bf16 && (target == Target::avx512bf16 || target == Target::amx));
 }

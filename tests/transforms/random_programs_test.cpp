@@ -197,11 +197,11 @@ std::string broken_law(const RandomFunction& f, DType dtype) {
   return "";
 }
 
-// How many regions the function and its gradient run in.
-std::size_t regions_of(const RandomFunction& f, DType dtype) {
+// What of the function and its gradient is joined.
+Executable::Statistics statistics_of(const RandomFunction& f, DType dtype) {
   const auto both = [f](const Arrays& in) { return leaves(value_and_grad(f)(in[0], in[1])); };
   const Traced traced = trace("random", {{dtype, {kRows, kColumns}}, {dtype, {kColumns, kColumns}}}, both);
-  return Executable(*traced.program).statistics().regions;
+  return Executable(*traced.program).statistics();
 }
 
 TEST(RandomPrograms, ObeyTheLaws) {
@@ -209,13 +209,15 @@ TEST(RandomPrograms, ObeyTheLaws) {
   set_canonical_checked(true);
   const int programs = asked ? std::atoi(asked) : 300;
   const std::int64_t least = set_least_region_bytes(0);
-  std::size_t regions = 0;
+  std::size_t regions = 0, products = 0;
   for (int i = 0; i < programs; ++i) {
     const DType dtype = std::array{DType::f32, DType::bf16, DType::f64, DType::f16}[static_cast<std::size_t>(i % 4)];
     set_narrow_accumulators(i % 3 == 0);
     RandomFunction f{static_cast<std::uint64_t>(1000 + 7 * i), 1 + i % 24};
     std::string law = broken_law(f, dtype);
-    regions += regions_of(f, dtype);
+    const Executable::Statistics statistics = statistics_of(f, dtype);
+    regions += statistics.regions;
+    products += statistics.products;
     if (law.empty()) continue;
     for (RandomFunction smaller = f; --smaller.count > 0;)
       if (const std::string still = broken_law(smaller, dtype); !still.empty()) f = smaller, law = still;
@@ -227,6 +229,7 @@ TEST(RandomPrograms, ObeyTheLaws) {
     break;
   }
   EXPECT_GE(regions, static_cast<std::size_t>(programs));
+  EXPECT_GE(products, static_cast<std::size_t>(programs) / 10);
   set_least_region_bytes(least);
   set_narrow_accumulators(false);
   set_canonical_checked(false);

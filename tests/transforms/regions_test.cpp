@@ -133,6 +133,97 @@ TEST_F(Regions, AreTheirEquationsToTheBit) {
   }
 }
 
+// Products whose chains run on parts of them, and what decides which kernel makes the product.
+struct Product {
+  std::string name;
+  std::vector<Shape> shapes;
+  Function f;
+};
+std::vector<Product> products() {
+  const auto bias = [](const Array& b, const Array& like) { return broadcast_to(b, like.shape()); };
+  return {
+      {"gelu of linear",
+       {{70, 33}, {65, 33}, {65}},
+       [](const Arrays& in) { return Arrays{gelu(linear(in[0], in[1], in[2]))}; }},
+      {"with a residual and the product itself",
+       {{2, 35, 40}, {48, 40}, {2, 35, 48}},
+       [](const Arrays& in) {
+         const Array h = linear(in[0], in[1]);
+         return Arrays{h, silu(h) + in[2]};
+       }},
+      {"factor and residual are one",
+       {{90, 64}, {64, 64}},
+       [](const Arrays& in) { return Arrays{linear(in[0], in[1]) + in[0]}; }},
+      {"bias along rows, several results",
+       {{130, 70}, {70, 90}, {90}},
+       [=](const Arrays& in) {
+         const Array h = matmul(in[0], in[1]), shifted = h + bias(in[2], h);
+         return Arrays{tanh(shifted) * h, less(shifted, h)};
+       }},
+      {"another dtype",
+       {{50, 40}, {60, 40}},
+       [](const Arrays& in) { return Arrays{convert(linear(in[0], in[1]) * 0.5, DType::f64)}; }},
+      {"one column", {{300, 50}, {50, 1}}, [](const Arrays& in) { return Arrays{exp(-matmul(in[0], in[1]))}; }},
+      {"one row", {{500}, {70, 500}}, [](const Arrays& in) { return Arrays{relu(linear(in[0], in[1]))}; }},
+      {"few rows", {{3, 90}, {90, 200}}, [](const Arrays& in) { return Arrays{sigmoid(matmul(in[0], in[1]))}; }},
+      {"subtrees", {{10, 9000}, {9000, 12}}, [](const Arrays& in) { return Arrays{sin(matmul(in[0], in[1]) * 0.01)}; }},
+      {"contraction of rows",
+       {{4, 30, 37}, {4, 30, 29}},
+       [](const Arrays& in) {
+         return Arrays{dot_general(in[0], in[1], {0, 1}, {0, 1}, {}, {}) * 0.25};
+       }},
+      {"a batch of one", {{1, 70, 33}, {33, 20}}, [](const Arrays& in) { return Arrays{abs(matmul(in[0], in[1]))}; }},
+      {"rows of a batch, a matrix that is shared, columns as rows",
+       {{5, 33, 21}, {33, 20}},
+       [](const Arrays& in) {
+         return Arrays{matmul(transpose(in[0], {0, 2, 1}), in[1]) * 2.0 - 1.0};
+       }},
+      {"integers",
+       {{40, 30}, {30, 50}},
+       [](const Arrays& in) {
+         return Arrays{matmul(convert(in[0] * 9.0, DType::i32), convert(in[1] * 9.0, DType::i32)) * 3.0};
+       }},
+  };
+}
+
+TEST_F(Regions, ChainsRunOnThePartsOfProducts) {
+  for (const Product& each : products()) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      Arrays inputs;
+      for (const Shape& shape : each.shapes) inputs.push_back(random(inputs.size() + 1, shape, dtype));
+      const Executable executable = executable_of(each.f, inputs);
+      EXPECT_EQ(executable.statistics().products, 1u) << each.name;
+      const Arrays expected = each.f(inputs);
+      for (const kernels::Target target : kernels::available_targets()) {
+        kernels::set_target(target);
+        for (const int count : {1, 2, 3, 7}) {
+          if (target != kernels::available_targets().back() && count != 3) continue;
+          set_threads(count);
+          Arrays given;
+          for (const Array& x : inputs) given.push_back(copy(x));
+          EXPECT_TRUE(same_bits(executable.run(inputs), expected) &&
+                      same_bits(executable.run(std::move(given)), expected))
+              << each.name << ", " << name_of(dtype) << ", " << name_of(target) << ", " << count << " threads";
+        }
+      }
+    }
+  }
+}
+TEST_F(Regions, ProductsTakeNoMoreMemoryThanTheirResults) {
+  const Array x = random(1, {300, 200}), w = random(2, {400, 200}), r = random(3, {300, 400});
+  const auto expect_peak = [&](std::int64_t bytes, const Function& f) {
+    const Executable executable = executable_of(f, {x, w, r});
+    executable.run({x, w, r});
+    reset_peak_bytes();
+    const std::int64_t before = live_bytes();
+    executable.run({x, w, r});
+    EXPECT_EQ(*executable.planned_peak_bytes(), bytes);
+    EXPECT_EQ(peak_bytes() - before, bytes);
+  };
+  expect_peak(480000, [](const Arrays& in) { return Arrays{relu(linear(in[0], in[1])) + in[2]}; });
+  expect_peak(480000 + 120000, [](const Arrays& in) { return Arrays{less(linear(in[0], in[1]), in[2])}; });
+}
+
 TEST_F(Regions, TakeAPanelAtATime) {
   // Arrays of many panels; the temporaries are no arrays.
   const Array x = random(1, {3000, 500}), y = random(2, {3000, 500});

@@ -44,6 +44,9 @@ struct Kernel {
   /// Where f(x[i:j]) == f(x)[i:j], so that it may run on a part of its results at a time: the operand's axis that goes
   /// with this axis of the results, or kNoParts. Null: no axis has parts.
   int (*axis_of)(const Signature&, std::size_t operand, int axis) = nullptr;
+  /// Whether it hands the parts of its result on to Context::epilogue as it makes them, the last axis being the
+  /// columns.
+  bool (*hands_on)(const Signature&) = nullptr;
 };
 inline constexpr int kNoParts = -1;
 

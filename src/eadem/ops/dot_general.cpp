@@ -137,7 +137,9 @@ void with_matrices(const Launch& launch, Allocate&& allocate, F&& f) {
 void run(const Launch& launch, Context& context) {
   with_matrices(
       launch, [&](std::size_t bytes) { return context.scratch(bytes); },
-      [](const TensorView& a, const TensorView& b, const TensorView& c) { kernels::matmul(a, b, c, nullptr, false); });
+      [&](const TensorView& a, const TensorView& b, const TensorView& c) {
+        kernels::matmul(a, b, c, nullptr, false, context.epilogue());
+      });
 }
 
 // Each product of a batch is apart.
@@ -145,6 +147,12 @@ int axis_of(const Signature& s, std::size_t operand, int axis) {
   const auto& d = s.as<DotAttribute>();
   if (axis >= d.lhs_batch.rank()) return kNoParts;
   return static_cast<int>((operand == 0 ? d.lhs_batch : d.rhs_batch)[axis]);
+}
+
+// Columns are one axis where rhs has one that is neither contracted nor of the batch.
+bool hands_on(const Signature& s) {
+  const auto& d = s.as<DotAttribute>();
+  return s.operands[1].shape.rank() == d.rhs_contracting.rank() + d.rhs_batch.rank() + 1;
 }
 
 Cost cost(const Signature& s, const Types& results) {
@@ -238,7 +246,7 @@ constinit const Primitive prim::dot_general{
             numerics::matmul(a, b, c, nullptr);
           });
         },
-    .run = Kernel{run, axis_of},
+    .run = Kernel{run, axis_of, hands_on},
     .vjp = vjp,
     .jvp = jvp,
     .batch = batch,

@@ -5,6 +5,7 @@
 #include "eadem/ops/matrix.h"
 #include "eadem/ops/ops.h"
 #include "eadem/ops/rules.h"
+#include "eadem/runtime/context.h"
 
 namespace eadem {
 namespace {
@@ -61,9 +62,9 @@ void with_matrices(const Launch& launch, F&& f) {
   f(a, b, c, launch.operands.size() == 3 ? &launch.operands[2] : nullptr);
 }
 
-void run(const Launch& launch, Context&) {
-  with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
-    kernels::matmul(a, b, c, bias, true);
+void run(const Launch& launch, Context& context) {
+  with_matrices(launch, [&](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias) {
+    kernels::matmul(a, b, c, bias, true, context.epilogue());
   });
 }
 
@@ -123,7 +124,7 @@ constinit const Primitive prim::linear{
           with_matrices(launch, [](const TensorView& a, const TensorView& b, const TensorView& c,
                                    const TensorView* bias) { numerics::matmul(a, b, c, bias); });
         },
-    .run = Kernel{run},
+    .run = Kernel{.run = run, .hands_on = [](const Signature&) { return true; }},
     .vjp = vjp,
     .jvp = jvp,
     .batch = batch,

@@ -4,6 +4,7 @@
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
 #include "eadem/ops/rules.h"
+#include "eadem/runtime/context.h"
 
 namespace eadem {
 namespace {
@@ -46,9 +47,10 @@ TensorView with_batch(const TensorView& x, const Shape& result) {
   return view;
 }
 
-void run(const Launch& launch, Context&) {
+void run(const Launch& launch, Context& context) {
   const TensorView& c = launch.results[0];
-  kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr, false);
+  kernels::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c, nullptr, false,
+                  context.epilogue());
 }
 
 // Each product of a batch is apart; operands that are repeated are read whole.
@@ -116,7 +118,7 @@ constinit const Primitive prim::matmul{
           numerics::matmul(with_batch(launch.operands[0], c.shape), with_batch(launch.operands[1], c.shape), c,
                            nullptr);
         },
-    .run = Kernel{run, axis_of},
+    .run = Kernel{run, axis_of, [](const Signature&) { return true; }},
     .vjp =
         [](Vjp& g) {
           for (const std::size_t i : {0, 1})

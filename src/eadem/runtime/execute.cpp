@@ -27,7 +27,7 @@ Signature signature_of(const Launch& launch, std::array<TensorType, kMaxTileOper
 
 }  // namespace
 
-void execute(const Primitive& primitive, const Launch& launch) {
+void execute(const Primitive& primitive, const Launch& launch, const kernels::Epilogue* epilogue) {
   const FloatEnvironment environment;
   std::array<TensorType, kMaxTileOperands> types;
   std::visit(Overloaded{[&](const View& form) {
@@ -39,7 +39,7 @@ void execute(const Primitive& primitive, const Launch& launch) {
                         [&](const Tile& form) { run_tile(form.pick(signature_of(launch, types)), launch); },
                         [&](const Row& form) { run_rows(form.pick(signature_of(launch, types)), launch); },
                         [&](const Kernel& form) {
-                          Context context;
+                          Context context(epilogue);
                           form.run(launch, context);
                         },
                         [&](const Control&) { fail<ValueError>("[{}] runs on arrays only", primitive.name); }},

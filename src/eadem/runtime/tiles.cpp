@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/elementwise/widen.h"
@@ -29,6 +30,7 @@ struct Operand {
 struct Plan {
   std::span<const TileStep> steps;
   std::span<const TensorView> results;
+  std::vector<Shape> result_strides;  // over the collapsed axes; none where results are contiguous
   std::array<Operand, kMaxChainOperands> operands;
   std::size_t operand_count;
   Shape shape;  // at least one axis
@@ -49,6 +51,9 @@ bool is_dense(const TensorView& x, const Shape& shape) {
 void collapse(Plan& plan, const Launch& launch) {
   const Shape& full = launch.results[0].shape;
   bool dense = true;
+  for (const TensorView& y : launch.results) dense = dense && is_contiguous(y);
+  if (!dense) plan.result_strides.resize(launch.results.size());
+  const std::size_t strided_results = plan.result_strides.size();
   for (const TensorView& x : launch.operands) dense = dense && is_dense(x, full);
   if (dense) {
     plan.shape = Shape{plan.elements};
@@ -56,23 +61,30 @@ void collapse(Plan& plan, const Launch& launch) {
     return;
   }
   plan.shape = Shape();
-  const auto stride_of = [&](std::size_t k, int axis) { return launch.operands[k].strides[axis]; };
+  // Operands, then results if these are not contiguous.
+  const std::size_t count = plan.operand_count + strided_results;
+  const auto collapsed = [&](std::size_t k) -> Shape& {
+    return k < plan.operand_count ? plan.operands[k].strides : plan.result_strides[k - plan.operand_count];
+  };
+  const auto stride_of = [&](std::size_t k, int axis) {
+    return (k < plan.operand_count ? launch.operands[k] : launch.results[k - plan.operand_count]).strides[axis];
+  };
   for (int axis = 0; axis < full.rank(); ++axis) {
-    if (full[axis] == 1) continue;
+    // The last axis of strided results stays, for tiles lie along it.
+    if (full[axis] == 1 && (strided_results == 0 || axis + 1 < full.rank())) continue;
     bool merges = !plan.shape.empty();
-    for (std::size_t k = 0; merges && k < plan.operand_count; ++k)
-      merges = plan.operands[k].strides.back() == stride_of(k, axis) * full[axis];
+    for (std::size_t k = 0; merges && k < count; ++k) merges = collapsed(k).back() == stride_of(k, axis) * full[axis];
     if (merges) {
       plan.shape.back() *= full[axis];
-      for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.back() = stride_of(k, axis);
+      for (std::size_t k = 0; k < count; ++k) collapsed(k).back() = stride_of(k, axis);
     } else {
       plan.shape.push_back(full[axis]);
-      for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.push_back(stride_of(k, axis));
+      for (std::size_t k = 0; k < count; ++k) collapsed(k).push_back(stride_of(k, axis));
     }
   }
   if (!plan.shape.empty()) return;
   plan.shape.push_back(1);
-  for (std::size_t k = 0; k < plan.operand_count; ++k) plan.operands[k].strides.push_back(1);
+  for (std::size_t k = 0; k < count; ++k) collapsed(k).push_back(1);
 }
 
 void make_plan(Plan& plan, std::span<const TileStep> steps, const Launch& launch) {
@@ -93,7 +105,7 @@ void make_plan(Plan& plan, std::span<const TileStep> steps, const Launch& launch
     x.constant = std::all_of(x.strides.begin(), x.strides.end(), [](std::int64_t stride) { return stride == 0; });
     plan.by_column = plan.by_column || (x.strides[last] != 0 && x.strides[last] != 1);
   }
-  plan.crossing = last > 0 && plan.inner < kTile;
+  plan.crossing = last > 0 && plan.inner < kTile && plan.result_strides.empty();
   plan.by_column = plan.by_column && last > 0 && !plan.crossing;
   const std::int64_t run = plan.crossing ? plan.elements : plan.inner;
   plan.rows = plan.crossing ? 1 : plan.elements / plan.inner;
@@ -172,6 +184,18 @@ const std::byte* operand_tile(const Plan& plan, const Operand& x, Range range, s
   }
 }
 
+// Where element `begin` of a result lies.
+std::byte* result_place(const Plan& plan, std::size_t result, std::int64_t begin) {
+  const TensorView& view = plan.results[result];
+  std::int64_t offset = begin;
+  if (!plan.result_strides.empty()) {
+    offset = 0;
+    for (int axis = plan.shape.rank() - 1; axis >= 0; begin /= plan.shape[axis--])
+      offset += begin % plan.shape[axis] * plan.result_strides[result][axis];
+  }
+  return view.data + offset * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
 void prefetch_lines(const std::byte* data, std::int64_t bytes) {
   for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 0, 3);
 }
@@ -184,10 +208,9 @@ void prefetch(const Plan& plan, Range next) {
     const Operand& x = plan.operands[k];
     if (plan.shape.rank() == 1 && x.strides[0] == 1) prefetch_lines(x.data + next.begin * x.size, next.count * x.size);
   }
-  for (const TensorView& result : plan.results) {
-    const auto size = static_cast<std::int64_t>(size_of(result.dtype));
-    prefetch_lines_to_write(result.data + next.begin * size, next.count * size);
-  }
+  for (std::size_t r = 0; r < plan.results.size(); ++r)
+    prefetch_lines_to_write(result_place(plan, r, next.begin),
+                            next.count * static_cast<std::int64_t>(size_of(plan.results[r].dtype)));
 }
 
 void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const kernels::WidenFns& widen) {
@@ -206,19 +229,18 @@ void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const ker
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
       const TileStep& step = plan.steps[s];
       const std::size_t value = plan.operand_count + s;
-      const TensorView* result = step.result < 0 ? nullptr : &plan.results[static_cast<std::size_t>(step.result)];
-      std::byte* place =
-          result ? result->data + range.begin * static_cast<std::int64_t>(size_of(result->dtype)) : nullptr;
+      std::byte* const place =
+          step.result < 0 ? nullptr : result_place(plan, static_cast<std::size_t>(step.result), range.begin);
       kernels::TileArgs args;
       for (std::size_t i = 0; i < step.value_count; ++i) args.in[i] = values[step.values[i]];
-      args.out = result && !is_16_bit_float(step.dtype) ? place : slots[value];
+      args.out = place && !is_16_bit_float(step.dtype) ? place : slots[value];
       args.count = static_cast<std::size_t>(range.count);
       args.attributes = step.attributes;
       step.fn(args);
       values[value] = args.out;
-      if (result && step.dtype == DType::bf16)
+      if (place && step.dtype == DType::bf16)
         widen.narrow_bf16(static_cast<const float*>(args.out), reinterpret_cast<bfloat16*>(place), args.count);
-      if (result && step.dtype == DType::f16)
+      if (place && step.dtype == DType::f16)
         widen.narrow_f16(static_cast<const float*>(args.out), reinterpret_cast<float16*>(place), args.count);
     }
   }

@@ -28,8 +28,8 @@ struct TileStep {
 };
 inline constexpr std::size_t kMaxChainOperands = 8, kMaxChainSteps = 16;
 
-/// Runs a chain of at most kMaxChainSteps steps on at most kMaxChainOperands operands, all of one shape. The bits are
-/// those of running the steps one after the other.
+/// Runs a chain of at most kMaxChainSteps steps on at most kMaxChainOperands operands, all of one shape; results may be
+/// strided, their last axis adjacent. The bits are those of running the steps one after the other.
 void run_tiles(std::span<const TileStep> steps, const Launch& launch);
 
 }  // namespace eadem

@@ -118,7 +118,7 @@ void Executable::set_results(std::vector<Step>& steps) const {
     for (const ValueId id : step.operands) outside[at(id)] = true;
   for (const ValueId id : program_.outputs) outside[at(id)] = true;
   for (Step& step : steps) {
-    if (!step.region && !is_chain(step)) continue;
+    if (!step.region && !step.chain && !is_chain(step)) continue;
     step.results.clear();
     for (const std::size_t i : step.equations)
       for (const ValueId id : program_.equations[i].results)
@@ -150,6 +150,10 @@ void Executable::set_released() {
 
 bool Executable::is_read_before(const Step& step, ValueId operand, ValueId result) const {
   if (step.region && !step.region->is_cut_alike(operand)) return false;
+  if (step.chain) {  // other parts of the product still read its operands
+    const std::vector<ValueId>& factors = program_.equations[step.equations[0]].operands;
+    if (std::find(factors.begin(), factors.end(), operand) != factors.end()) return false;
+  }
   bool made = false;
   for (const std::size_t i : step.equations) {
     const Equation& equation = program_.equations[i];
@@ -233,6 +237,8 @@ Arrays Executable::run(Arrays inputs) const {
     const Equation& first = program_.equations[step.equations[0]];
     if (step.region) {
       run_region(step, values);
+    } else if (step.chain) {
+      run_product(step, values);
     } else if (is_chain(step)) {
       run_chain(step, values);
     } else {

@@ -26,9 +26,9 @@ class Executable {
   std::optional<std::int64_t> planned_peak_bytes() const;
 
   /// How many equations run; how many of them in chains, and how many chains there are; how many steps (chains and
-  /// other equations) run in regions, and how many regions there are.
+  /// other equations) run in regions, and how many regions there are; how many products run a chain on their parts.
   struct Statistics {
-    std::size_t equations = 0, chained = 0, chains = 0, joined = 0, regions = 0;
+    std::size_t equations = 0, chained = 0, chains = 0, joined = 0, regions = 0, products = 0;
   };
   const Statistics& statistics() const { return statistics_; }
 
@@ -37,12 +37,13 @@ class Executable {
  private:
   class RegionFinder;
   using Values = std::vector<std::optional<Array>>;
-  // A chain of elementwise equations, one equation of any kind, or a region of such steps.
+  // A chain of elementwise equations, one equation of any kind, a product with a chain, or a region of such steps.
   struct Step {
     std::vector<std::size_t> equations;      // into program_
     std::vector<ValueId> operands, results;  // of chains and regions: what comes from outside and what is used there
     std::vector<ValueId> released;           // last used here
     std::shared_ptr<const Region> region = nullptr;
+    std::shared_ptr<const Step> chain = nullptr;  // what the product equations[0] hands its parts on to
   };
   static bool is_elementwise(const Equation& equation);
   bool is_chain(const Step& step) const;
@@ -64,6 +65,9 @@ class Executable {
   std::vector<TileStep> tiles_of(const Step& step) const;
   void run_chain(const Step& step, Values& values) const;
   void run_region(const Step& step, Values& values) const;
+  void run_product(const Step& step, Values& values) const;
+  // Which of its results the product's own lies in before its chain makes that one, if it is no result itself.
+  std::optional<std::size_t> product_place(const Step& step) const;
 
   Program program_;
   std::vector<std::pair<ValueId, Array>> constants_;
@@ -86,9 +90,12 @@ template <class Held>
 std::vector<std::optional<ValueId>> Executable::donors(const Step& step, Held held) const {
   std::vector<ValueId> free = step.released;
   std::vector<std::optional<ValueId>> found;
-  for (const ValueId id : step.results) {
+  // A product is made in the memory of a result while its chain still reads what that might have taken over.
+  const std::optional<std::size_t> product = step.chain ? product_place(step) : std::nullopt;
+  for (std::size_t r = 0; r < step.results.size(); ++r) {
+    const ValueId id = step.results[r];
     const auto donor = std::find_if(free.begin(), free.end(), [&](ValueId candidate) {
-      const TensorView* x = held(candidate);
+      const TensorView* x = product == r ? nullptr : held(candidate);
       return x && x->type() == program_.type(id) && is_contiguous(*x) && is_read_before(step, candidate, id);
     });
     found.emplace_back();

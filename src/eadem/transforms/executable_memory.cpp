@@ -58,7 +58,7 @@ std::optional<std::int64_t> Executable::planned_peak_bytes() const {
   for (const Step& step : steps_) {
     const Equation& first = program_.equations[step.equations[0]];  // the only one but for chains and regions
     if (std::holds_alternative<Control>(first.primitive->run)) return std::nullopt;
-    if (step.region || is_chain(step)) {
+    if (step.region || step.chain || is_chain(step)) {
       const std::vector<std::optional<ValueId>> from = donors(step, [&](ValueId id) -> const TensorView* {
         const std::optional<Held>& x = values[at(id)];
         return x && memory.is_unique(x->block) ? &x->view : nullptr;
@@ -69,6 +69,8 @@ std::optional<std::int64_t> Executable::planned_peak_bytes() const {
         result = from[r] ? *values[at(*from[r])] : Held{memory.allocate(bytes_of(type)), somewhere(type)};
         if (from[r]) memory.hold(result->block);
       }
+      if (step.chain && !product_place(step))
+        memory.release(memory.allocate(bytes_of(program_.type(first.results[0]))));
     } else if (const View* form = std::get_if<View>(&first.primitive->run)) {
       std::vector<TensorView> operands;
       for (const ValueId id : first.operands) operands.push_back(values[at(id)]->view);

@@ -62,18 +62,11 @@ class Executable::RegionFinder {
   }
 
   std::vector<Step> joined() {
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      if (units_[s].lead.empty()) continue;
-      std::vector<std::size_t> makers;  // units, the last ones first
-      for (const ValueId id : steps_[s].operands)
-        if (maker_[at(id)] != kNobody && !units_[unit_of_[maker_[at(id)]]].lead.empty())
-          makers.push_back(unit_of_[maker_[at(id)]]);
-      std::sort(makers.begin(), makers.end(), [&](std::size_t a, std::size_t b) {
-        return std::pair(units_[a].place, a) > std::pair(units_[b].place, b);
-      });
-      makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
-      for (const std::size_t maker : makers) join(maker, s);
-    }
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+      for (const std::size_t maker : makers_of(s)) join(maker, s);
+    // Chains that found no rows to run with.
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+      for (const std::size_t maker : makers_of(s)) pair(maker, s);
     std::vector<const Unit*> order;
     for (Unit& unit : units_) {
       std::sort(unit.steps.begin(), unit.steps.end());
@@ -83,7 +76,7 @@ class Executable::RegionFinder {
     std::vector<Step> result;
     for (const Unit* unit : order) {
       if (unit->steps.size() > 1 && bytes_handed_on(*unit) >= least_handed_on)
-        result.push_back(region(*unit));
+        result.push_back(unit->pair ? product(*unit) : region(*unit));
       else
         for (const std::size_t s : unit->steps) result.push_back(steps_[s]);
     }
@@ -96,7 +89,20 @@ class Executable::RegionFinder {
     std::vector<std::size_t> steps;  // none once it has joined another
     Shape lead;                      // the leading axes along which they have parts
     Place place;
+    bool pair = false;  // a product and the chain that runs on its parts
   };
+
+  // The units that make a step's operands, the last ones first.
+  std::vector<std::size_t> makers_of(std::size_t step) const {
+    std::vector<std::size_t> makers;
+    for (const ValueId id : steps_[step].operands)
+      if (maker_[at(id)] != kNobody) makers.push_back(unit_of_[maker_[at(id)]]);
+    std::sort(makers.begin(), makers.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(units_[a].place, a) > std::pair(units_[b].place, b);
+    });
+    makers.erase(std::unique(makers.begin(), makers.end()), makers.end());
+    return makers;
+  }
 
   bool is_window(const Step& step) const {
     return std::holds_alternative<View>(program_.equations[step.equations[0]].primitive->run);
@@ -167,12 +173,8 @@ class Executable::RegionFinder {
     return true;
   }
 
-  void join(std::size_t from, std::size_t step) {
-    Unit &maker = units_[from], &unit = units_[unit_of_[step]];
-    if (&maker == &unit) return;
-    const Shape lead = common_lead(maker, unit);
-    const std::int64_t rows = lead.elements();
-    if (lead.empty() || rows < 2 || (made_bytes(maker) + made_bytes(unit)) / rows > kMostRowBytes) return;
+  // Where both would run as one, if they may.
+  std::optional<Place> place_of(const Unit& maker, const Unit& unit, std::size_t step) const {
     Place place = maker.place;
     if (unit.steps.size() > 1) {
       place = std::max(place, unit.place);
@@ -181,7 +183,11 @@ class Executable::RegionFinder {
         if (maker_[at(id)] != kNobody && !is_in(maker, maker_[at(id)]))
           place = std::max(place, behind(units_[unit_of_[maker_[at(id)]]].place));
     }
-    if (!may_wait(maker, unit, place) || (unit.steps.size() > 1 && !may_wait(unit, maker, place))) return;
+    if (!may_wait(maker, unit, place) || (unit.steps.size() > 1 && !may_wait(unit, maker, place))) return std::nullopt;
+    return place;
+  }
+  void merge(std::size_t from, Unit& unit, const Shape& lead, Place place) {
+    Unit& maker = units_[from];
     for (const std::size_t s : unit.steps) {
       maker.steps.push_back(s);
       unit_of_[s] = from;
@@ -189,6 +195,41 @@ class Executable::RegionFinder {
     unit.steps.clear();
     maker.lead = lead;
     maker.place = place;
+  }
+
+  void join(std::size_t from, std::size_t step) {
+    Unit &maker = units_[from], &unit = units_[unit_of_[step]];
+    if (&maker == &unit) return;
+    const Shape lead = common_lead(maker, unit);
+    const std::int64_t rows = lead.elements();
+    if (lead.empty() || rows < 2 || (made_bytes(maker) + made_bytes(unit)) / rows > kMostRowBytes) return;
+    if (const auto place = place_of(maker, unit, step)) merge(from, unit, lead, *place);
+  }
+
+  // A chain by itself runs on the parts of a product that it reads.
+  void pair(std::size_t from, std::size_t step) {
+    Unit &maker = units_[from], &unit = units_[unit_of_[step]];
+    if (&maker == &unit || maker.steps.size() != 1 || unit.steps.size() != 1) return;
+    if (!executable_.is_chain(steps_[step])) return;
+    const Equation& equation = program_.equations[steps_[maker.steps[0]].equations[0]];
+    const Kernel* kernel = std::get_if<Kernel>(&equation.primitive->run);
+    Types types;
+    for (const ValueId id : equation.operands) types.push_back(program_.type(id));
+    if (!kernel || !kernel->hands_on || !kernel->hands_on({types, equation.attributes.get()})) return;
+    const auto place = place_of(maker, unit, step);
+    if (!place) return;
+    merge(from, unit, {}, *place);
+    maker.pair = true;
+  }
+
+  Step product(const Unit& unit) const {
+    Step whole = steps_[unit.steps[0]];
+    const Step& chain = steps_[unit.steps[1]];
+    whole.equations.insert(whole.equations.end(), chain.equations.begin(), chain.equations.end());
+    for (const ValueId id : chain.operands)
+      if (id != whole.results[0]) whole.operands.push_back(id);
+    whole.chain = std::make_shared<const Step>(chain);
+    return whole;
   }
 
   Step region(const Unit& unit) const {
@@ -232,6 +273,7 @@ void Executable::make_steps() {
   steps_ = RegionFinder(*this, std::move(steps)).joined();
   set_results(steps_);
   for (const Step& step : steps_) {
+    statistics_.products += step.chain != nullptr;
     if (!step.region) continue;
     statistics_.joined += step.region->parts.size();
     ++statistics_.regions;

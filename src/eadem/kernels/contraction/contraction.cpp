@@ -180,12 +180,17 @@ bool better_narrow(const Problem& p) {
 }
 
 void run_static_choice(const Request& request) {
-  const Engine& e = *best_engine(request.problem.dtype);
-  if (better_narrow(request.problem) || (!request.kept_b && better_narrow(swapped(request.problem))))
-    return run_narrow(&request);
-  if (!request.kept_b && in_place_admits(&request)) return run_in_place(&request);
-  if (!request.kept_b && better_exchanged(e, request.problem)) return run_exchanged(&request);
-  run_engine(e, request, request.problem, default_blocking(e, request.problem, threads()));
+  const Problem& p = request.problem;
+  const Engine& e = *best_engine(p.dtype);
+  if (better_narrow(p) || (!request.kept_b && better_narrow(swapped(p))))
+    run_narrow(&request);
+  else if (!request.kept_b && in_place_admits(&request))
+    run_in_place(&request);
+  else if (!request.kept_b && better_exchanged(e, p))
+    run_exchanged(&request);
+  else
+    return run_engine(e, request, p, default_blocking(e, p, threads()));
+  hand_on(p);
 }
 
 void run_planted(const void* request) {
@@ -282,17 +287,23 @@ const Candidate& planted_candidate() {
   return planted;
 }
 
-void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed) {
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed,
+            const Epilogue* epilogue) {
   Request request{problem_of(a, b, c), keep_packed ? &b : nullptr};
   Problem& p = request.problem;
   if (c.elements() == 0) return;
   const bool fast = active_target() != Target::scalar && p.k > 0;
   if (!fast || !is_floating(p.dtype)) {
     record_ran(Target::scalar);
-    return fast ? multiply_integers(p) : numerics::matmul(a, b, c, bias);
+    fast ? multiply_integers(p) : numerics::matmul(a, b, c, bias);
+    p.epilogue = epilogue;
+    return hand_on(p);
   }
   const BufferRef wide_bias = widen_bias(bias, p);
-  if (!contraction_tuner().run(&request)) run_static_choice(request);
+  // The tuner may run a problem many times, and compares what lies in c.
+  const bool done = contraction_tuner().run(&request);
+  p.epilogue = epilogue;
+  done ? hand_on(p) : run_static_choice(request);
 }
 
 bool matmul_made_admits(DType dtype, std::int64_t n) {

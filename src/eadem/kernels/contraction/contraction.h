@@ -10,12 +10,20 @@ namespace eadem::kernels {
 class Tuner;
 struct Candidate;
 
+/// What is done with a product's result part by part, while it is near: with rows [row, row + rows), [B.., M] counted
+/// as one axis, of columns [column, column + columns). Each element is handed on once, rounded, by any thread.
+struct Epilogue {
+  void (*run)(const void* closure, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns);
+  const void* closure;
+};
+
 /// c[.., m, n] = sum over k of a[.., m, k] b[.., k, n] (+ bias[n]), bit-equal to numerics::matmul.
 ///
 /// a, b: [B.., M, K] and [B.., K, N] of one dtype, any strides, batch axes of stride zero too; c: [B.., M, N]
 /// contiguous, of the operands' dtype or f32 (any floating dtype is taken, those two are fast); bias: [N] or null, of
 /// any floating dtype. `keep_packed` keeps the packed form of b on its Buffer (Buffer::prepared), for weights.
-void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed);
+void matmul(const TensorView& a, const TensorView& b, const TensorView& c, const TensorView* bias, bool keep_packed,
+            const Epilogue* epilogue = nullptr);
 
 /// A matrix that is made a part at a time, as it is packed.
 struct MadeMatrix {

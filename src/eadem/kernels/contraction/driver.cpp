@@ -112,6 +112,7 @@ class TaskRun {
           prefetch_rows(i, j, first, first + members);
           for (std::int64_t g = 0; g < members; ++g) compute(first + g, g, i, j, rows);
         }
+        if (p_.epilogue && first + members == t_.block1) hand_on(i);
       }
     }
   }
@@ -264,6 +265,15 @@ class TaskRun {
     bool operator==(const ScaledCopy&) const = default;
   };
 
+  // Panel i is done: rows go on to the epilogue, several panels at a time while they are in the second-level cache.
+  void hand_on(std::int64_t i) {
+    constexpr std::int64_t elements = 16384;
+    const std::int64_t rows = rows_.begin(i + 1) - handed_on_;
+    if (i + 1 < rows_.count && rows * columns_ < elements) return;
+    p_.epilogue->run(p_.epilogue->closure, p_.first_row + t_.m0 + handed_on_, rows, t_.n0, columns_);
+    handed_on_ += rows;
+  }
+
   const Engine& e_;
   const Problem& p_;
   const Task t_;
@@ -274,6 +284,7 @@ class TaskRun {
   const std::size_t a_bytes_, b_bytes_, tile_bytes_;
   static constexpr std::int64_t kTogether = 4;
   const std::int64_t together_;  // panels of a packed at once
+  std::int64_t handed_on_ = 0;   // rows
   int group_levels_;             // slots below it serve whichever tile is at work
   std::vector<Magnitudes> known_a_;
   std::vector<ScaledCopy> copies_;
@@ -313,9 +324,17 @@ std::byte* task_memory(std::size_t bytes) {
   return memory.take(bytes);
 }
 
+void hand_on(const Problem& p) {
+  if (!p.epilogue) return;
+  parallel_for(p.batch.elements() * p.m, ceil_div(16384, p.n), [&](std::int64_t begin, std::int64_t end) {
+    p.epilogue->run(p.epilogue->closure, p.first_row + begin, end - begin, 0, p.n);
+  });
+}
+
 Problem product_of(const Problem& problem, std::int64_t i) {
   Problem one = problem;
   one.batch = {};
+  one.first_row += i * problem.m;
   const auto size = static_cast<std::int64_t>(size_of(problem.dtype));
   one.c.data += i * problem.m * problem.n * static_cast<std::int64_t>(size_of(problem.c.dtype));
   for (int axis = problem.batch.rank(); axis-- > 0; i /= problem.batch[axis]) {
@@ -329,6 +348,7 @@ Problem product_of(const Problem& problem, std::int64_t i) {
 Problem columns_from(const Problem& problem, std::int64_t first) {
   Problem rest = problem;
   rest.n -= first;
+  rest.epilogue = nullptr;
   rest.b = shifted(rest.b, rest.dtype, first, 0);
   rest.c = shifted(rest.c, wide_of(rest.dtype), 0, first);
   return rest;
@@ -342,6 +362,7 @@ Problem swapped(const Problem& problem) {
   std::swap(other.c.row, other.c.column);
   std::swap(other.c.bias_row, other.c.bias_column);
   other.packed_b = nullptr;
+  other.epilogue = nullptr;
   return other;
 }
 
@@ -398,8 +419,10 @@ void multiply(const Engine& e, const Problem& p, const Blocking& blocking) {
   if (e.target == Target::amx) tiles.emplace();
   const std::int64_t blocks = ceil_div(p.k, kBlockTerms), batches = p.batch.elements();
   if (blocking.blocks > 0 && blocking.blocks < blocks) {
-    for (std::int64_t i = 0; i < batches; ++i) multiply_subtrees(e, product_of(p, i), blocking.blocks);
-    return;
+    Problem apart = p;
+    apart.epilogue = nullptr;
+    for (std::int64_t i = 0; i < batches; ++i) multiply_subtrees(e, product_of(apart, i), blocking.blocks);
+    return hand_on(p);
   }
   const Panels rows(p.m, blocking.rows);
   const std::int64_t parts_n = ceil_div(p.n, blocking.columns), tasks = batches * rows.count * parts_n;

@@ -28,6 +28,8 @@ struct Problem {
   Destination c;
   Shape batch, a_batch, b_batch;            ///< extents; strides of a and b in elements (c's are m * n, row-major)
   const PackedOperand* packed_b = nullptr;  ///< only if b is the same in every product
+  const Epilogue* epilogue = nullptr;       ///< what `multiply` hands on
+  std::int64_t first_row = 0;               ///< as the epilogue counts them
 };
 
 /// How a problem is cut. The bits do not depend on it; the tuner's candidates differ in it.
@@ -41,8 +43,11 @@ Blocking default_blocking(const Engine&, const Problem&, int threads);
 /// Packs all of b; blocks ascending in each panel.
 std::shared_ptr<const PackedOperand> pack_whole(const Engine&, const Operand& b, std::int64_t n, std::int64_t k);
 
-/// Runs the problem (k > 0) with an engine, in parallel.
+/// Runs the problem (k > 0) with an engine, in parallel, and hands on its parts.
 void multiply(const Engine&, const Problem&, const Blocking&);
+
+/// Hands on the whole of a result, in parallel, where another than `multiply` made it.
+void hand_on(const Problem&);
 
 /// The i-th product of the problem, as a problem without batch.
 Problem product_of(const Problem&, std::int64_t i);

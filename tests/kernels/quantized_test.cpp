@@ -393,6 +393,30 @@ TEST_F(Quantized, RunsOnTheForcedTarget) {
   }
 }
 
+// What runs is what is recorded: rows on which dot products of pairs would flush are left to AVX-512, and say so.
+TEST_F(Quantized, RecordsTheBodyThatRan) {
+  const auto targets = available_targets();
+  if (std::find(targets.begin(), targets.end(), Target::avx512bf16) == targets.end()) GTEST_SKIP() << "no AVX512-BF16";
+  constexpr std::uint32_t kPairs = 1u << static_cast<int>(Target::avx512bf16),
+                          kWidened = 1u << static_cast<int>(Target::avx512);
+  set_target(Target::avx512bf16);
+  const Weights w = blocks(QuantizedType::q4_0, 16, 64, 3);
+  const PackedQuantized packed = pack(w.matrix);
+  for (const std::int64_t rows : {1, 20}) {
+    const Tensor x = random_tensor(DType::bf16, rows, 64, false, 17), y = tensor(DType::f32, rows, 16, false);
+    clear_targets_ran();
+    quantized_linear(x.view, packed, y.view, nullptr);
+    EXPECT_EQ(targets_ran(), kPairs) << rows;
+    set(x.view, 0, 3, 1e-40);
+    clear_targets_ran();
+    quantized_linear(x.view, packed, y.view, nullptr);
+    EXPECT_EQ(targets_ran(), kPairs | kWidened) << rows;
+    clear_targets_ran();
+    quantized_linear(tensor(DType::bf16, 0, 64, false).view, packed, tensor(DType::f32, 0, 16, false).view, nullptr);
+    EXPECT_EQ(targets_ran(), 0u);
+  }
+}
+
 // Memory of packed weights against the file's, in hundredths: within 1.3 for all but the types whose scales are exact
 // only in f32 (docs/performance.md has the table).
 TEST_F(Quantized, PackedBytesAgainstTheFiles) {

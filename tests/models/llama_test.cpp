@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "eadem/audit/evaluation.h"
 #include "eadem/models/load.h"
 #include "eadem/ops/ops.h"
+#include "tests/support/hostile_float.h"
 #include "tests/support/tiny_llama.h"
 
 namespace eadem {
@@ -124,6 +127,42 @@ TEST(Llama, RefusesWhatItCannotRun) {
   EXPECT_THROW(run(-1, 0), ValueError);
   EXPECT_THROW(run(0, model.config().context), ValueError);
   EXPECT_NO_THROW(run(319, 0));
+}
+
+// A host that flushes subnormals and rounds upwards while it loads moves no bit, though a whole gain is subnormal.
+TEST(Llama, LoadsTheSameBitsWhereTheHostFlushesSubnormals) {
+  const TemporaryFolder folder;
+  const io::GgufFile good = io::GgufFile::open(testing::write_tiny_llama(folder.path(), {}).gguf);
+  io::GgufWriter writer;
+  for (const auto& [key, value] : good.metadata()) writer.set(key, value);
+  std::vector<std::uint32_t> gain;
+  for (const io::GgufTensor& t : good.tensors()) {
+    std::span<const std::byte> bytes = t.bytes;
+    if (t.name == "output_norm.weight") {
+      ASSERT_EQ(t.type, io::GgmlType::f32);
+      for (std::size_t i = 0; i < t.bytes.size() / 4; ++i)
+        gain.push_back(0x00004000u + 37 * static_cast<std::uint32_t>(i));
+      bytes = std::as_bytes(std::span(gain));
+    }
+    writer.add(t.name, t.type, t.shape, bytes);
+  }
+  writer.write(folder.path() / "subnormal.gguf");
+  const io::GgufFile file = io::GgufFile::open(folder.path() / "subnormal.gguf");
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+    const auto load = [&](bool hostile) {
+      std::optional<testing::HostileFloat> host;
+      if (hostile) host.emplace();
+      return std::pair(models::load_gguf(file, dtype), models::builtin_tiny(dtype));
+    };
+    const auto expected = load(false), got = load(true);
+    const auto input = tokens(9, expected.first.config().vocabulary);
+    const audit::Evaluation want = audit::evaluate(expected.first, input);
+    EXPECT_EQ(audit::compare(want, audit::evaluate(got.first, input)).differing, 0);
+    EXPECT_EQ(audit::compare(audit::evaluate(expected.second, input), audit::evaluate(got.second, input)).differing, 0);
+    if (dtype != DType::f32) continue;
+    const auto logits = want.logits.data<float>();
+    EXPECT_TRUE(std::any_of(logits.begin(), logits.end(), [](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }));
+  }
 }
 
 TEST(Llama, NamesTheTensorThatIsMissingOrNotFinite) {

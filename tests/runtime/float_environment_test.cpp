@@ -5,6 +5,7 @@
 #include <cfenv>
 #include <thread>
 
+#include "eadem/array/array.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/target.h"
 #include "eadem/ops/catalog.h"
@@ -99,6 +100,28 @@ TEST(HostFloatEnvironment, WorkersDoNotInheritIt) {
   set_threads(1);
   EXPECT_TRUE(others) << "no worker ever ran";
   EXPECT_EQ(flushed, 0);
+}
+
+// Numbers that become arrays outside of a launch are rounded as the definition does.
+TEST(HostFloatEnvironmentOf, ScalarsMovesNoBit) {
+  for (const double value : {1e-40, -1e-40, 0.1, 5e-39, 1e-320})
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      const Array want = Array::scalar(value, dtype);
+      const Array got = [&] {
+        const HostileFloat host;
+        return Array::scalar(value, dtype);
+      }();
+      EXPECT_EQ(first_difference(got.view(), want.view()), "") << value << " " << name_of(dtype);
+    }
+}
+
+// What is picked runs: a launch without elements picks nothing.
+TEST(Execute, AnEmptyLaunchRunsNoBody) {
+  const Array empty = Array::allocate({DType::f32, {0, 3}}), result = Array::allocate({DType::f32, {0, 3}});
+  const TensorView operands[] = {empty.view(), empty.view()}, results[] = {result.view()};
+  kernels::clear_targets_ran();
+  execute(prim::add, {operands, results, nullptr});
+  EXPECT_EQ(kernels::targets_ran(), 0u);
 }
 
 }  // namespace

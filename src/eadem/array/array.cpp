@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/numerics/rounding.h"
 
 namespace eadem {
@@ -40,6 +41,7 @@ Array Array::allocate(const TensorType& type) {
 }
 
 Array Array::scalar(double value, DType dtype) {
+  const FloatEnvironment environment;
   Array result = allocate({dtype, {}});
   visit(dtype, [&]<class T>(std::type_identity<T>) {
     if constexpr (FloatingElement<T>)

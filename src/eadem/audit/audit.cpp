@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/target.h"
@@ -265,6 +266,7 @@ std::vector<PropertyResult> audit(const Subject& subject, const std::vector<std:
 }
 
 Accuracy accuracy(const std::string& dtype, const Array& logits, const Array& ideal, const Array& reference) {
+  const FloatEnvironment environment;
   if (logits.shape() != reference.shape() || ideal.shape() != reference.shape())
     fail<ValueError>("[accuracy] logits {} and {} cannot be compared with {}", logits.type(), ideal.type(),
                      reference.type());

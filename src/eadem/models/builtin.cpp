@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/models/load.h"
 #include "eadem/numerics/random.h"
 #include "eadem/numerics/rope.h"
@@ -38,6 +39,7 @@ class Drawer {
 }  // namespace
 
 Llama builtin_tiny(DType dtype) {
+  const FloatEnvironment environment;
   LlamaConfig c{.architecture = "llama",
                 .vocabulary = 320,
                 .hidden = 64,

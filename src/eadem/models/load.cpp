@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/numerics/quantized_blocks.h"
 #include "eadem/numerics/rounding.h"
 #include "eadem/ops/ops.h"
@@ -215,6 +216,7 @@ std::optional<numerics::QuantizedType> block_type(io::GgmlType type) {
 }  // namespace
 
 Llama load_gguf(const io::GgufFile& file, DType dtype) {
+  const FloatEnvironment environment;  // weights are rounded and packed outside of launches, on this thread, too
   const std::string& name = file.file()->name();
   LlamaConfig config = config_from_gguf(file);
   const bool interleaved = config.architecture == "llama";
@@ -236,6 +238,7 @@ Llama load_gguf(const io::GgufFile& file, DType dtype) {
 }
 
 Llama load_hugging_face(const std::filesystem::path& folder, DType dtype, io::Access access) {
+  const FloatEnvironment environment;
   const std::filesystem::path path = folder / "config.json";
   const io::Json json = io::read_json(path);
   const io::JsonView view(json, path.string());

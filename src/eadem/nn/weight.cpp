@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "eadem/base/float_environment.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem::nn {
@@ -13,6 +14,7 @@ Weight Weight::dense(Array matrix) {
 }
 
 Weight Weight::quantized(std::span<const Named> parts) {
+  const FloatEnvironment environment;  // scales are rounded here, outside of launches
   std::vector<numerics::QuantizedMatrix> matrices;
   try {
     for (const Named& part : parts) {

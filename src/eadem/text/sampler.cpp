@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "eadem/base/error.h"
+#include "eadem/base/float_environment.h"
 #include "eadem/numerics/elementary_core.h"
 #include "eadem/numerics/random.h"
 
@@ -40,6 +41,7 @@ void SamplerSettings::check() const {
 }
 
 double sampling_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_t position) {
+  const FloatEnvironment environment;
   return numerics::uniform<double>(numerics::split(numerics::random_key(seed), sequence), position, 0.0, 1.0);
 }
 
@@ -110,6 +112,7 @@ void Sampler::keep_top_p() {
 }
 
 std::int32_t Sampler::operator()(std::span<const float> given, std::span<const std::int32_t> history, double uniform) {
+  const FloatEnvironment environment;
   if (given.empty()) fail<ValueError>("[sampler] there are no logits");
   if (!(uniform >= 0 && uniform < 1)) fail<ValueError>("[sampler] uniform must be in [0, 1), got {}", uniform);
   for (std::size_t i = 0; i < given.size(); ++i)

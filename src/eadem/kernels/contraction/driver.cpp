@@ -217,7 +217,10 @@ class TaskRun {
     const Magnitudes &x = known_a_[place_of(g, i)], &y = known_b(g)[j];
     if (normal_products(x, y)) return e_.tile(a, b, rows, columns, terms, left, out);
     const std::optional<Scaling> scaling = scaling_of(x, y, terms);
-    if (!scaling) return e_.tile_any(a, b, rows, columns, terms, left, out);
+    if (!scaling) {
+      record_ran(Target::avx512);  // the other engine's instruction is not what these tiles run
+      return e_.tile_any(a, b, rows, columns, terms, left, out);
+    }
     const auto& [of_b, shift] = *scaling;
     if (copies_.empty()) copies_.resize(static_cast<std::size_t>(group_));
     std::byte* const copy = scaled_ + static_cast<std::size_t>(g) * std::max(a_bytes_, b_bytes_);

@@ -96,7 +96,7 @@ EADEM_BF16 void multiply(const Task& task, const Strip& strip, std::int64_t firs
 }  // namespace
 
 void prefill_tiles(const Task& task, std::int64_t begin, std::int64_t end) {
-  if (!task.pairs) return kPrefill.avx512(task, begin, end);
+  if (!task.pairs) return kPrefill.pick(Target::avx512)(task, begin, end);
   TileCall::configure_tiles();
   by_strips<Pairs::adjacent, kTileRows>(task, begin, end, multiply);
 }

@@ -174,17 +174,17 @@ void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   const bool plain =
       task.pairs && std::all_of(task.plain, task.plain + task.rows, [](std::uint8_t each) { return each; });
   const bool small = task.w->format.group == 16;
-  if (!plain) return kDecode.avx512(task, begin, end);
+  if (!plain) return kDecode.pick(Target::avx512)(task, begin, end);
   switch (task.w->width) {
     case 4: return small ? decode_panels<4, 16>(task, begin, end) : decode_panels<4, 32>(task, begin, end);
     case 5: return decode_panels<5, 32>(task, begin, end);
     case 6: return small ? decode_panels<6, 16>(task, begin, end) : decode_panels<6, 32>(task, begin, end);
-    default: return kDecode.avx512(task, begin, end);
+    default: return kDecode.pick(Target::avx512)(task, begin, end);
   }
 }
 
 void prefill_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
-  if (!task.pairs) return kPrefill.avx512(task, begin, end);
+  if (!task.pairs) return kPrefill.pick(Target::avx512)(task, begin, end);
   by_strips<Pairs::skipping, kTileRows>(task, begin, end, multiply_for(task.w->format));
 }
 

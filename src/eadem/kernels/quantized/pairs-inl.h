@@ -249,7 +249,8 @@ void by_strips(const Task& task, std::int64_t begin, std::int64_t end, Tile tile
   }
   for (std::int64_t first = 0; first < task.rows; first += kTileRows)
     if (!plain(first))
-      kPrefill.avx512(rows_of(task, first, std::min<std::int64_t>(kTileRows, task.rows - first)), begin, end);
+      kPrefill.pick(Target::avx512)(rows_of(task, first, std::min<std::int64_t>(kTileRows, task.rows - first)), begin,
+                                    end);
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ void quantized::run_plan(const Request& request, const Plan& plan) {
   task.sums = sums;
   task.pairs = pairs;
   task.plain = plain;
-  const SumGroups sum_groups = pick_sum_groups();
+  const SumGroups sum_groups = w.format.symmetric ? nullptr : pick_sum_groups();
   parallel_for(padded, std::max<std::int64_t>(1, 32'768 / std::max<std::int64_t>(1, w.columns)),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t m = begin; m < end; ++m) {
@@ -204,7 +204,7 @@ void quantized::run_plan(const Request& request, const Plan& plan) {
                    if (pairs) plain[m] = pair_row(body, x, m, pairs + m * task.x_stride / 2);
                    if (m >= rows)
                      std::fill_n(sums + m * task.sums_stride, w.groups(), 0.0f);
-                   else if (!w.format.symmetric)
+                   else if (sum_groups)
                      sum_groups(row, w.columns, w.format.group, task.chains, sums + m * task.sums_stride);
                  }
                });

@@ -23,7 +23,7 @@ OPS = ["exp", "tanh", "gelu", "silu", "add", "softmax", "layer_norm", "sum0", "s
 # Batch, extent, channels, outputs, taps, stride, groups.
 CONVOLUTIONS = [
     (4, 56, 64, 64, 3, 1, 1), (4, 14, 256, 256, 3, 1, 1), (4, 28, 128, 512, 1, 1, 1), (4, 56, 128, 128, 3, 1, 128),
-    (4, 112, 3, 64, 7, 2, 1),
+    (4, 56, 64, 64, 3, 2, 1), (4, 112, 3, 64, 7, 2, 1),
 ]
 
 

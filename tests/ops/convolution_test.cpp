@@ -6,6 +6,7 @@
 
 #include "eadem/base/allocations.h"
 #include "eadem/base/parallel.h"
+#include "eadem/kernels/target.h"
 #include "eadem/transforms/transforms.h"
 #include "tests/support/bits.h"
 
@@ -47,6 +48,47 @@ TEST(Convolution, PaddingIsZeroOnTheInputsSideOnly) {
   // An infinity in the input reaches the outputs whose windows hold it, and no other.
   const Array far = reshape(Array::from<float>({1, 1, 1, 1, HUGE_VALF}), {1, 5, 1});
   EXPECT_EQ(doubles_of(conv_general(far, ones({3, 1, 1}))), (std::vector<double>{3, 3, HUGE_VAL}));
+}
+
+// Holes of a dilated input are left out where that changes nothing: every target gives the definition's bits.
+TEST(Convolution, HolesAreLeftOut) {
+  struct Case {
+    Shape x, w;
+    ConvolutionArguments arguments;
+  };
+  const auto given = [](const Shape& low, const Shape& high) { return Padding::given(low, high); };
+  const std::vector<Case> cases{
+      {{2, 5, 6, 32}, {3, 3, 32, 35}, {.padding = given({1, 1}, {2, 2}), .lhs_dilation = {2, 2}, .flip = true}},
+      {{1, 6, 5, 64}, {7, 7, 64, 3}, {.padding = given({3, 3}, {4, 4}), .lhs_dilation = {2, 2}, .flip = true}},
+      {{1, 4, 5, 64},
+       {3, 2, 32, 8},
+       {.strides = {1, 3},
+        .padding = given({0, -1}, {2, 3}),
+        .lhs_dilation = {3, 2},
+        .rhs_dilation = {1, 2},
+        .groups = 2}},
+      {{1, 7, 32}, {2, 32, 40}, {.strides = {2}, .padding = given({5}, {4}), .lhs_dilation = {4}}},  // no tap for some
+      {{1, 3, 32}, {3, 32, 4}, {.padding = given({1}, {1}), .lhs_dilation = {100}}},  // too many residues
+  };
+  const kernels::Target before = kernels::active_target();
+  for (const Case& each : cases)
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+      for (const bool finite : {true, false}) {
+        const Array x = random(1, each.x, dtype), b = random(3, {each.w.back()}, dtype);
+        Array w = random(2, each.w, dtype);
+        if (!finite) w = where(greater(w, full({}, 3, dtype)), full(each.w, HUGE_VAL, dtype), w);
+        ConvolutionArguments arguments = each.arguments;
+        arguments.bias = b;
+        kernels::set_target(kernels::Target::scalar);
+        const Array want = conv_general(x, w, arguments);
+        for (const kernels::Target target : kernels::available_targets())
+          for (const int count : {1, 3}) {
+            kernels::set_target(target);
+            set_threads(count);
+            expect_same(conv_general(x, w, arguments), want);
+          }
+        kernels::set_target(before);
+      }
 }
 
 TEST(Convolution, EmptyShapesAndGroups) {

@@ -316,7 +316,7 @@ void matmul_made(const MadeMatrix& a, const TensorView& b, const TensorView& c, 
   Problem& p = request.problem;
   p.dtype = b.dtype;
   p.m = c.shape[0], p.n = c.shape[1], p.k = b.shape[0];
-  p.made_a = &a;
+  p.made_a = &a, p.borders = a.borders;
   p.b = {b.data, b.strides[1], b.strides[0]};
   p.c = {c.data, c.strides[0], 1, c.dtype, nullptr, 0, 0};
   const BufferRef wide_bias = widen_bias(bias, p);

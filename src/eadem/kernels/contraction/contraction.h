@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "eadem/base/tensor_view.h"
 
 // The fast twin of numerics/contraction.h: C = A B in the one order of numerics.md section 4, whatever the target, the
@@ -32,10 +34,15 @@ struct MadeMatrix {
   void (*make)(const void* self, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
                std::byte* to, std::int64_t row_bytes) = nullptr;
   bool transposed = false;  ///< it is K x M
+  /// Where each block of k begins, and then K, if some terms that are zeros were left out: whole steps, not all of any
+  /// block. Null: every 256.
+  const std::vector<std::int64_t>* borders = nullptr;
 };
-/// Whether matmul_made takes products of n columns: not the scalar target, nor so few that a matrix is read otherwise.
+/// Whether matmul_made is the way for products of n columns: not on the scalar target, nor for so few that a matrix is
+/// read otherwise.
 bool matmul_made_admits(DType dtype, std::int64_t n);
-/// As matmul of matrices, a being made: b [K, N], K > 0; c [M, N], columns adjacent, rows as far apart as they like.
+/// As matmul of matrices, a being made, which takes any n off the scalar target: b [K, N], K > 0; c [M, N], columns
+/// adjacent, rows as far apart as they like.
 void matmul_made(const MadeMatrix& a, const TensorView& b, const TensorView& c, const TensorView* bias,
                  bool keep_packed);
 

@@ -118,7 +118,7 @@ class TaskRun {
   }
 
  private:
-  std::int64_t terms_of(std::int64_t block) const { return std::min(kBlockTerms, p_.k - block * kBlockTerms); }
+  std::int64_t terms_of(std::int64_t block) const { return p_.begin_of(block + 1) - p_.begin_of(block); }
   int columns_of(std::int64_t j) const {
     return static_cast<int>(std::min<std::int64_t>(e_.columns, columns_ - j * e_.columns));
   }
@@ -141,7 +141,7 @@ class TaskRun {
 
   void pack_columns(std::int64_t block, std::int64_t g) {
     if (!p_.packed_b) {
-      const Operand b = shifted(p_.b, p_.dtype, t_.n0, block * kBlockTerms);
+      const Operand b = shifted(p_.b, p_.dtype, t_.n0, p_.begin_of(block));
       return e_.pack_b(b, columns_, terms_of(block), packed_b(g), b_bytes_, known_b(g));
     }
     for (std::int64_t j = 0; e_.tile_any && j < column_panels_; ++j)
@@ -153,7 +153,7 @@ class TaskRun {
   // several panels: they take turns from step to step, while it is near.
   void pack_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
     if (p_.made_a) return make_rows(block, g, i);
-    const std::int64_t k = block * kBlockTerms, terms = terms_of(block), end = std::min(i + together_, rows_.count);
+    const std::int64_t k = p_.begin_of(block), terms = terms_of(block), end = std::min(i + together_, rows_.count);
     const std::int64_t step = together_ == 1 ? terms : kStepTerms;
     for (std::int64_t at = 0; at < terms; at += step)
       for (std::int64_t panel = i; panel < end; ++panel) {
@@ -169,7 +169,7 @@ class TaskRun {
   // The same where a is made: in place if packed rows are plain, else by way of staging memory.
   void make_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
     const MadeMatrix& a = *p_.made_a;
-    const std::int64_t k = block * kBlockTerms, terms = terms_of(block), first = t_.m0 + rows_.begin(i);
+    const std::int64_t k = p_.begin_of(block), terms = terms_of(block), first = t_.m0 + rows_.begin(i);
     const std::int64_t end = std::min(i + together_, rows_.count), rows = rows_.begin(end) - rows_.begin(i);
     if (!a.transposed && e_.a_row_bytes != 0)
       return a.make(a.self, first, rows, k, terms, packed_a(g, i), static_cast<std::int64_t>(e_.a_row_bytes));
@@ -191,7 +191,7 @@ class TaskRun {
   // While a panel of a is multiplied by the panels of b, brings in its successor's rows, a share at each tile. Rows
   // that follow one another in memory need no help.
   void prefetch_rows(std::int64_t i, std::int64_t j, std::int64_t first, std::int64_t end) const {
-    const std::int64_t k = first * kBlockTerms, terms = std::min(end * kBlockTerms, p_.k) - k;
+    const std::int64_t k = p_.begin_of(first), terms = p_.begin_of(end) - k;
     if (p_.a.term != 1 || p_.a.row <= terms || i + 1 >= rows_.count) return;
     const std::int64_t rows = rows_.size(i + 1), share = ceil_div(rows, column_panels_);
     const std::byte* row = rows_of(i + 1, k).data + j * share * p_.a.row * size_;
@@ -298,7 +298,7 @@ class TaskRun {
 // Products with few elements and a long k: threads take aligned subtrees of 2^i blocks, whose sums then meet in the
 // same tree: at distance 1, 2, 4, ... the left one takes the right one in.
 void multiply_subtrees(const Engine& e, const Problem& p, std::int64_t subtree) {
-  const std::int64_t blocks = ceil_div(p.k, kBlockTerms), parts = ceil_div(blocks, subtree);
+  const std::int64_t blocks = p.blocks(), parts = ceil_div(blocks, subtree);
   const DType wide = wide_of(e.dtype);
   const std::int64_t stride = ceil_div(p.n, e.columns) * e.columns;
   const std::size_t part_bytes = aligned(static_cast<std::size_t>(p.m * stride) * size_of(wide));
@@ -374,7 +374,7 @@ Blocking default_blocking(const Engine& e, const Problem& p, int threads) {
   constexpr std::int64_t cached_b = 512 << 10, most_row_panels = 128;
   const std::int64_t panel_bytes = static_cast<std::int64_t>(e.b_bytes) * e.group;
   const std::int64_t most_panels = std::max<std::int64_t>(1, cached_b / panel_bytes);
-  const std::int64_t panels = ceil_div(p.n, e.columns), blocks = ceil_div(p.k, kBlockTerms);
+  const std::int64_t panels = ceil_div(p.n, e.columns), blocks = p.blocks();
   const std::int64_t row_panels = ceil_div(p.m, e.rows), batches = p.batch.elements();
   std::int64_t parts_n = ceil_div(panels, most_panels), parts_m = ceil_div(row_panels, most_row_panels);
   // Below about 100 us in all, threads cost more than they give.
@@ -420,7 +420,7 @@ std::shared_ptr<const PackedOperand> pack_whole(const Engine& e, const Operand& 
 void multiply(const Engine& e, const Problem& p, const Blocking& blocking) {
   std::optional<TileCall> tiles;
   if (e.target == Target::amx) tiles.emplace();
-  const std::int64_t blocks = ceil_div(p.k, kBlockTerms), batches = p.batch.elements();
+  const std::int64_t blocks = p.blocks(), batches = p.batch.elements();
   if (blocking.blocks > 0 && blocking.blocks < blocks) {
     Problem apart = p;
     apart.epilogue = nullptr;

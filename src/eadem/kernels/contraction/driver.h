@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "eadem/base/shape.h"
 #include "eadem/kernels/contraction/contraction.h"
 #include "eadem/kernels/contraction/engine.h"
+#include "eadem/numerics/contraction.h"
 
 namespace eadem::kernels::contraction {
 
@@ -25,11 +27,21 @@ struct Problem {
   std::int64_t m = 0, n = 0, k = 0;
   Operand a, b;                        ///< of the first product: a[m][k], and b[n][k] (columns are its rows)
   const MadeMatrix* made_a = nullptr;  ///< instead of a, for one product
+  const std::vector<std::int64_t>* borders = nullptr;  ///< where each block of k begins, then k; null: every 256
   Destination c;
   Shape batch, a_batch, b_batch;            ///< extents; strides of a and b in elements (c's are m * n, row-major)
-  const PackedOperand* packed_b = nullptr;  ///< only if b is the same in every product
+  const PackedOperand* packed_b = nullptr;  ///< only if b is the same in every product and borders is null
   const Epilogue* epilogue = nullptr;       ///< what `multiply` hands on
   std::int64_t first_row = 0;               ///< as the epilogue counts them
+
+  std::int64_t blocks() const {
+    return borders ? static_cast<std::int64_t>(borders->size()) - 1
+                   : (k + numerics::kBlockTerms - 1) / numerics::kBlockTerms;
+  }
+  /// The first k of a block, of those up to blocks().
+  std::int64_t begin_of(std::int64_t block) const {
+    return borders ? (*borders)[static_cast<std::size_t>(block)] : std::min(k, block * numerics::kBlockTerms);
+  }
 };
 
 /// How a problem is cut. The bits do not depend on it; the tuner's candidates differ in it.

@@ -1,15 +1,19 @@
 #include "eadem/kernels/convolution/convolution.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
+#include "eadem/base/buffer.h"
 #include "eadem/base/memory.h"
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/contraction/contraction.h"
 #include "eadem/kernels/convolution/depthwise.h"
 #include "eadem/kernels/convolution/matrix_tree.h"
 #include "eadem/kernels/convolution/patches.h"
+#include "eadem/kernels/convolution/residues.h"
 #include "eadem/kernels/move/copy.h"
+#include "eadem/kernels/target.h"
 #include "eadem/numerics/contraction.h"
 #include "eadem/numerics/rounding.h"
 
@@ -79,6 +83,87 @@ void convolve_blocks(const Group& group, const TensorView& w, const TensorView* 
   });
 }
 
+// Whether leaving out a hole times it changes nothing.
+bool all_finite(const TensorView& w) {
+  return visit_floating(w.dtype, [&]<class T>(std::type_identity<T>) {
+    bool finite = true;
+    for (std::int64_t i = 0; i < w.elements(); ++i) {
+      const auto value = numerics::widen(w.as<const T>()[i]);
+      finite &= value - value == 0;
+    }
+    return finite;
+  });
+}
+
+// Whether most products would be with holes that can be left out: taps are whole steps, residues few.
+bool has_holes_to_skip(const TensorView& x, const TensorView& w, const numerics::Convolution& c) {
+  constexpr std::int64_t most = 64;
+  std::int64_t residues = 1;
+  for (const std::int64_t dilation : c.lhs_dilation)
+    residues = std::min(residues, most + 1) * std::min(dilation, most + 1);
+  const std::int64_t channels = x.shape.back() / c.groups;
+  return residues > 1 && residues <= most && active_target() != Target::scalar && channels > 0 &&
+         channels % numerics::kStepTerms == 0 && all_finite(w);
+}
+
+// The patches of a residue in one group, a step at a time where they are not all there.
+struct ResidueGroup {
+  const Patches& patches;
+  const ResidueTerms& terms;
+  std::int64_t index, size;
+
+  static void make(const void* self, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
+                   std::byte* to, std::int64_t row_bytes) {
+    constexpr std::int64_t step = numerics::kStepTerms;
+    const ResidueGroup& group = *static_cast<const ResidueGroup*>(self);
+    const std::int64_t own = group.terms.own[static_cast<std::size_t>(column / step)];
+    if (own >= 0) return group.patches.gather(group.index, row, rows, own, columns, to, row_bytes);
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::memset(to + i * row_bytes, 0, static_cast<std::size_t>(columns * group.size));
+  }
+};
+
+// Outputs that meet the same taps together, without the holes between.
+void convolve_residues(const TensorView& x, const TensorView& kernel, const TensorView* bias,
+                       const numerics::Convolution& c, const Shape& taps, const TensorView& y) {
+  const std::int64_t outputs = kernel.shape[1], per_group = outputs / c.groups, channels = x.shape.back() / c.groups;
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype)), out_size = static_cast<std::int64_t>(size_of(y.dtype));
+  for (const Residue& residue : residues_of(c, taps, spatial(y.shape, 1))) {
+    const Patches patches(x, residue.taps, residue.outs, residue.convolution);
+    const ResidueTerms terms = terms_of(residue, taps, channels);
+    const auto steps = static_cast<std::int64_t>(terms.whole.size());
+    const BufferRef rows = Buffer::allocate(static_cast<std::size_t>(steps * numerics::kStepTerms * outputs * size));
+    const BufferRef sums = Buffer::allocate(static_cast<std::size_t>(patches.rows() * outputs * out_size));
+    const std::int64_t step_bytes = numerics::kStepTerms * outputs * size;
+    for (std::int64_t i = 0; i < steps; ++i)
+      std::memcpy(rows->data() + i * step_bytes,
+                  kernel.data + terms.whole[static_cast<std::size_t>(i)] * outputs * size,
+                  static_cast<std::size_t>(step_bytes));
+    const TensorView own = contiguous_view(rows->data(), x.dtype, {steps * numerics::kStepTerms, outputs});
+    const TensorView result = contiguous_view(sums->data(), y.dtype, {patches.rows(), outputs});
+    parallel_for(c.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const ResidueGroup group{patches, terms, i, size};
+        TensorView shift;
+        if (bias) shift = columns(*bias, i * per_group * bias->strides[0], per_group);
+        matmul_made({&group, ResidueGroup::make, false, &terms.borders}, columns(own, i * per_group, per_group),
+                    columns(result, i * per_group, per_group), bias ? &shift : nullptr, false);
+      }
+    });
+    TensorView from = result, to = y;
+    from.shape = to.shape = Shape{y.shape[0]};
+    to.strides = Shape{y.strides[0]};
+    for (int axis = 0; axis < taps.rank(); ++axis) {
+      from.shape.push_back(residue.outs[axis]), to.shape.push_back(residue.outs[axis]);
+      to.data += residue.first_out[axis] * y.strides[axis + 1] * out_size;
+      to.strides.push_back(residue.out_steps[axis] * y.strides[axis + 1]);
+    }
+    from.shape.push_back(outputs), to.shape.push_back(outputs), to.strides.push_back(1);
+    from.strides = contiguous_strides(from.shape);
+    copy(from, to);
+  }
+}
+
 }  // namespace
 
 void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, const numerics::Convolution& c,
@@ -93,6 +178,7 @@ void convolve(const TensorView& x, const TensorView& w, const TensorView* bias, 
                   outputs >= kKeptColumns);
   const Shape outs = spatial(y.shape, 1);
   if (depthwise_admits(x, taps, outs, c, outputs, y.dtype)) return depthwise(x, taps, outs, c, kernel, bias, y);
+  if (has_holes_to_skip(x, w, c)) return convolve_residues(x, kernel, bias, c, taps, y);
   const Patches patches(x, taps, outs, c);
   parallel_for(c.groups, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

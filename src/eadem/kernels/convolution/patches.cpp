@@ -78,8 +78,8 @@ Patches::Patches(const TensorView& x, const Shape& taps, const Shape& outs, cons
     taps_before_.push_back(index);
     for (int axis = last - 1; axis >= 0 && ++index[axis] == before[axis]; --axis) index[axis] = 0;
   }
-  runs_ = c.groups == 1 && x.strides.back() == 1 && x.strides[last + 1] == channels_ && c.rhs_dilation[last] == 1 &&
-          c.lhs_dilation[last] == 1 && !c.flip;
+  single_runs_ = x.strides.back() == 1 && c.lhs_dilation[last] == 1;
+  runs_ = single_runs_ && c.groups == 1 && x.strides[last + 1] == channels_ && c.rhs_dilation[last] == 1 && !c.flip;
 }
 
 void Patches::find_lines(std::int64_t out_line, std::int64_t group, std::int64_t first, std::int64_t count,
@@ -104,18 +104,20 @@ void Patches::find_lines(std::int64_t out_line, std::int64_t group, std::int64_t
   }
 }
 
-// Elements [term, term + terms) of a line whose taps are neighbours, of outputs [out, out + count).
-void Patches::gather_runs(const std::byte* line, std::int64_t out, std::int64_t count, std::int64_t term,
-                          std::int64_t terms, std::byte* to, std::int64_t row_bytes) const {
+// Elements [term, term + terms) of `width` neighbouring taps, the first of them `offset` places after a window's
+// beginning, of outputs [out, out + count).
+void Patches::gather_run(const std::byte* line, std::int64_t offset, std::int64_t width, std::int64_t out,
+                         std::int64_t count, std::int64_t term, std::int64_t terms, std::byte* to,
+                         std::int64_t row_bytes) const {
   const int last = taps_.rank() - 1;
-  const std::int64_t stride = convolution_.strides[last], low = convolution_.low[last], width = taps_[last];
-  const std::int64_t extent = x_.shape[last + 1];
+  const std::int64_t stride = convolution_.strides[last], before = convolution_.low[last] - offset;
+  const std::int64_t extent = x_.shape[last + 1], place_bytes = x_.strides[last + 1] * size_;
   for (std::int64_t i = 0; i < count;) {
-    const std::int64_t at = (out + i) * stride - low;
+    const std::int64_t at = (out + i) * stride - before;
     std::byte* const row = to + i * row_bytes;
     if (line && at >= 0 && at + width <= extent) {  // as are all up to the last that ends inside
-      const std::int64_t inside = std::min(count, (extent - width + low) / stride - out + 1);
-      copy_rows_(line + (at * channels_ + term) * size_, stride * channels_ * size_, inside - i, terms * size_, row,
+      const std::int64_t inside = std::min(count, (extent - width + before) / stride - out + 1);
+      copy_rows_(line + at * place_bytes + term * size_, stride * place_bytes, inside - i, terms * size_, row,
                  row_bytes);
       i = inside;
       continue;
@@ -127,32 +129,43 @@ void Patches::gather_runs(const std::byte* line, std::int64_t out, std::int64_t 
         std::clamp(std::clamp<std::int64_t>(extent - at, 0, width) * channels_ - term, begin, terms);
     std::memset(row, 0, static_cast<std::size_t>(terms * size_));
     if (line && begin < end)
-      std::memcpy(row + begin * size_, line + (at * channels_ + term + begin) * size_,
+      std::memcpy(row + begin * size_, line + at * place_bytes + (term + begin) * size_,
                   static_cast<std::size_t>((end - begin) * size_));
     ++i;
   }
 }
 
-// The same tap by tap.
-void Patches::gather_taps(const std::byte* line, std::int64_t out, std::int64_t term, std::int64_t terms,
-                          std::byte* to) const {
+// Channels [channel, channel + count) of one tap of one output, element by element if need be.
+void Patches::gather_tap(const std::byte* line, std::int64_t out, std::int64_t tap, std::int64_t channel,
+                         std::int64_t count, std::byte* to) const {
   const int last = taps_.rank() - 1;
   const std::int64_t stride = x_.strides.back() * size_;
+  const std::int64_t at =
+      line ? numerics::tap_place(convolution_, last, out, tap, taps_[last], x_.shape[last + 1]) : -1;
+  if (at < 0) {
+    std::memset(to, 0, static_cast<std::size_t>(count * size_));
+    return;
+  }
+  const std::byte* from = line + at * x_.strides[last + 1] * size_ + channel * stride;
+  for (std::int64_t c = 0; c < count; ++c)
+    std::memcpy(to + c * size_, from + c * stride, static_cast<std::size_t>(size_));
+}
+
+// Elements [term, term + terms) of a line.
+void Patches::gather_line(const std::byte* line, std::int64_t out, std::int64_t count, std::int64_t term,
+                          std::int64_t terms, std::byte* to, std::int64_t row_bytes) const {
+  const int last = taps_.rank() - 1;
+  if (runs_) return gather_run(line, 0, taps_[last], out, count, term, terms, to, row_bytes);
   std::int64_t tap = term / channels_, channel = term % channels_;
   for (std::int64_t left = terms; left > 0; ++tap, channel = 0) {
-    const std::int64_t count = std::min(left, channels_ - channel);
-    const std::int64_t at =
-        line ? numerics::tap_place(convolution_, last, out, tap, taps_[last], x_.shape[last + 1]) : -1;
-    const std::byte* from = at < 0 ? nullptr : line + at * x_.strides[last + 1] * size_ + channel * stride;
-    if (!from)
-      std::memset(to, 0, static_cast<std::size_t>(count * size_));
-    else if (stride == size_)
-      std::memcpy(to, from, static_cast<std::size_t>(count * size_));
+    const std::int64_t now = std::min(left, channels_ - channel);
+    const std::int64_t along = convolution_.flip ? taps_[last] - 1 - tap : tap;
+    if (single_runs_)
+      gather_run(line, along * convolution_.rhs_dilation[last], 1, out, count, channel, now, to, row_bytes);
     else
-      for (std::int64_t c = 0; c < count; ++c)
-        std::memcpy(to + c * size_, from + c * stride, static_cast<std::size_t>(size_));
-    to += count * size_;
-    left -= count;
+      for (std::int64_t i = 0; i < count; ++i) gather_tap(line, out + i, tap, channel, now, to + i * row_bytes);
+    to += now * size_;
+    left -= now;
   }
 }
 
@@ -171,10 +184,7 @@ void Patches::gather(std::int64_t group, std::int64_t row, std::int64_t count, s
     std::byte* part = to + i * row_bytes;
     for (std::int64_t l = 0, left = terms, at = term - first * per_line; left > 0; ++l, at = 0) {
       const std::int64_t now = std::min(left, per_line - at);
-      if (runs_)
-        gather_runs(line[l], out, here, at, now, part, row_bytes);
-      else
-        for (std::int64_t j = 0; j < here; ++j) gather_taps(line[l], out + j, at, now, part + j * row_bytes);
+      gather_line(line[l], out, here, at, now, part, row_bytes);
       part += now * size_;
       left -= now;
     }

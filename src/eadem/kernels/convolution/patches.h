@@ -25,9 +25,12 @@ class Patches {
   /// Where the lines [first, first + count) of the rows of one output line begin; null for padding and holes.
   void find_lines(std::int64_t out_line, std::int64_t group, std::int64_t first, std::int64_t count,
                   const std::byte** lines) const;
-  void gather_runs(const std::byte* line, std::int64_t out, std::int64_t count, std::int64_t term, std::int64_t terms,
+  void gather_line(const std::byte* line, std::int64_t out, std::int64_t count, std::int64_t term, std::int64_t terms,
                    std::byte* to, std::int64_t row_bytes) const;
-  void gather_taps(const std::byte* line, std::int64_t out, std::int64_t term, std::int64_t terms, std::byte* to) const;
+  void gather_run(const std::byte* line, std::int64_t offset, std::int64_t width, std::int64_t out, std::int64_t count,
+                  std::int64_t term, std::int64_t terms, std::byte* to, std::int64_t row_bytes) const;
+  void gather_tap(const std::byte* line, std::int64_t out, std::int64_t tap, std::int64_t channel, std::int64_t count,
+                  std::byte* to) const;
 
   TensorView x_;
   Shape taps_, outs_;
@@ -36,7 +39,8 @@ class Patches {
   void (*copy_rows_)(const std::byte* from, std::int64_t from_bytes, std::int64_t count, std::int64_t bytes,
                      std::byte* to, std::int64_t to_bytes);
   std::vector<Shape> taps_before_;  ///< the taps without the last axis, in order: those of each line
-  bool runs_;                       ///< neighbouring taps of the last axis meet neighbouring memory
+  bool single_runs_;                ///< the channels of a tap are neighbours, and along a line there are no holes
+  bool runs_;                       ///< neighbouring taps of a line meet neighbouring memory, too
 };
 
 }  // namespace eadem::kernels

@@ -381,18 +381,22 @@ Blocking default_blocking(const Engine& e, const Problem& p, int threads) {
   const bool small = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) < 1 << 20;
   if (threads > 1 && !small && batches * parts_m * parts_n < 8 * threads) {
     if (batches == 1 && blocks >= 4 * threads && p.k >= 8 * std::max(p.m, p.n)) {
-      const auto each = static_cast<std::uint64_t>(ceil_div(blocks, 2 * threads));
-      return {p.m, p.n, static_cast<std::int64_t>(std::bit_ceil(each))};
+      // Small enough that what the last subtree lacks leaves no thread idle for long.
+      const auto each = static_cast<std::uint64_t>(blocks / (3 * threads));
+      return {p.m, p.n, static_cast<std::int64_t>(std::bit_floor(each))};
     }
     // As many tasks as threads, or a multiple. Cutting columns packs a again, cutting rows packs b again; panels of b
     // may not divide evenly, rows do, where there are enough of them to pay for b.
     const std::int64_t want = ceil_div(threads, batches);
     const std::int64_t cut_n = std::min(panels, ceil_div(parts_n, want) * want);
     const bool uneven = panels < want || 8 * cut_n * ceil_div(panels, cut_n) * e.columns > 9 * p.n;
-    if (row_panels >= want && (panels < want || p.m >= 4 * p.n || (uneven && row_panels >= 4 * want)))
-      parts_m = std::min(row_panels, ceil_div(parts_m, want) * want);
-    else
+    if (row_panels >= want && (panels < want || p.m >= 4 * p.n || (uneven && row_panels >= 4 * want))) {
+      // Many tasks are handed out in ranges, four a thread: as many in each.
+      const std::int64_t multiple = parts_m > 4 * want ? 4 * want : want;
+      parts_m = std::min(row_panels, ceil_div(parts_m, multiple) * multiple);
+    } else {
       parts_n = cut_n;
+    }
   }
   return {ceil_div(p.m, parts_m), ceil_div(panels, parts_n) * e.columns, 0};
 }

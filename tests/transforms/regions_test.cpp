@@ -217,7 +217,7 @@ TEST_F(Regions, ProductsTakeNoMoreMemoryThanTheirResults) {
     reset_peak_bytes();
     const std::int64_t before = live_bytes();
     executable.run({x, w, r});
-    EXPECT_EQ(*executable.planned_peak_bytes(), bytes);
+    EXPECT_EQ(executable.planned_peak_bytes(), bytes);
     EXPECT_EQ(peak_bytes() - before, bytes);
   };
   expect_peak(480000, [](const Arrays& in) { return Arrays{relu(linear(in[0], in[1])) + in[2]}; });
@@ -240,7 +240,7 @@ TEST_F(Regions, TakeAPanelAtATime) {
     reset_peak_bytes();
     const Arrays got = executable.run({x, y});
     EXPECT_EQ(peak_bytes() - before, 3000 * 500 * 4 + 3000 * 4);
-    EXPECT_EQ(*executable.planned_peak_bytes(), peak_bytes() - before);
+    EXPECT_EQ(executable.planned_peak_bytes(), peak_bytes() - before);
     EXPECT_TRUE(same_bits(got, expected));
   }
   // A result takes the memory of an operand that the region reads to its end.

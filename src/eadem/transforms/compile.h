@@ -97,20 +97,26 @@ class Compiled {
   auto operator()(T&&... arguments) const {
     static_assert(std::is_invocable_v<const F&, const detail::OperandOf<std::remove_cvref_t<T>>&...>,
                   "a compiled function must take numbers as `const auto&`, or the caller write static_arg(number)");
-    using All = std::tuple<detail::OperandOf<std::remove_cvref_t<T>>...>;
-    using Result = std::remove_cvref_t<decltype(std::apply(f_, std::declval<const All&>()))>;
+    using All = Operands<T...>;
+    using Result = ResultOf<All>;
     const detail::CompiledCall call(detail::type_name<F>());
     std::optional<All> all(std::in_place, detail::operand_of(arguments)...);
     if (Trace::current()) return Result(std::apply(f_, *all));
-    std::string key = typeid(All).name();
-    detail::append_key(key, *all);
-    const std::shared_ptr<const Entry> entry = found_or_made<Result>(key, *all);
+    const std::shared_ptr<const Entry> entry = entry_of(*all);
     Arrays inputs = leaves(*all);
     inputs.insert(inputs.end(), entry->captures.begin(), entry->captures.end());
     all.reset();
     (donate<T>(arguments), ...);
     return with_leaves(*std::static_pointer_cast<const Result>(entry->result),
                        run_program(*entry->program, std::move(inputs)));
+  }
+
+  /// The most bytes that a call with such arguments takes at once beside them, if they are contiguous and kept; what
+  /// kernels pack comes on top (Executable::planned_peak_bytes). The program is made if need be, nothing runs.
+  template <class... T>
+  std::int64_t planned_bytes(const T&... arguments) const {
+    const Operands<T...> all(detail::operand_of(arguments)...);
+    return executable_of(*entry_of(all)->program).planned_peak_bytes();
   }
 
   /// How many programs were made.
@@ -137,12 +143,21 @@ class Compiled {
     if constexpr (!std::is_lvalue_reference_v<T> && !std::is_const_v<T> && !detail::kIsStatic<Tree> &&
                   !detail::kIsStaticArgument<Tree>)
       for_each_leaf(argument, [](const std::string&, Array& leaf) {
-        leaf = Array::donated(leaf.type(), detail::name_of_function<F>("compile"));
+        static const std::string who = detail::name_of_function<F>("compile");
+        leaf = Array::donated(leaf.type(), who);
       });
   }
 
-  template <class Result, class All>
-  std::shared_ptr<const Entry> found_or_made(const std::string& key, const All& all) const {
+  template <class... T>
+  using Operands = std::tuple<detail::OperandOf<std::remove_cvref_t<T>>...>;
+  template <class All>
+  using ResultOf = std::remove_cvref_t<decltype(std::apply(std::declval<const F&>(), std::declval<const All&>()))>;
+
+  template <class All>
+  std::shared_ptr<const Entry> entry_of(const All& all) const {
+    using Result = ResultOf<All>;
+    std::string key = typeid(All).name();
+    detail::append_key(key, all);
     const std::lock_guard lock(cache_->mutex);
     if (const auto known = cache_->entries.find(key); known != cache_->entries.end()) return known->second;
     std::optional<Result> traced;

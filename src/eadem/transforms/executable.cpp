@@ -256,11 +256,14 @@ Arrays Executable::run(Arrays inputs) const {
   return outputs;
 }
 
+const Executable& executable_of(const Program& program) {
+  return *std::static_pointer_cast<const Executable>(program.prepared.get(
+      program, [](const Program& p) -> std::shared_ptr<const void> { return std::make_shared<const Executable>(p); }));
+}
+
 Arrays run_program(const Program& program, Arrays inputs) {
   if (Trace::current() || runs_equation_by_equation()) return replay(program, inputs);
-  const auto executable = std::static_pointer_cast<const Executable>(program.prepared.get(
-      program, [](const Program& p) -> std::shared_ptr<const void> { return std::make_shared<const Executable>(p); }));
-  return executable->run(std::move(inputs));
+  return executable_of(program).run(std::move(inputs));
 }
 
 }  // namespace eadem

@@ -21,9 +21,10 @@ class Executable {
   /// may become a result's. Throws what the equations throw.
   Arrays run(Arrays inputs) const;
 
-  /// The most bytes that results and temporaries will take at once, on contiguous inputs that the caller keeps;
-  /// kernels' scratch, such as packed operands of a product, comes on top. Nothing for programs with loops or branches.
-  std::optional<std::int64_t> planned_peak_bytes() const;
+  /// The most bytes that results and temporaries will take at once, on contiguous inputs that the caller keeps: exactly
+  /// that of a program without loops, branches and remat, else at most so much. Kernels' scratch, such as packed
+  /// operands of a product, comes on top.
+  std::int64_t planned_peak_bytes() const;
 
   /// How many equations run; how many of them in chains, and how many chains there are; how many steps (chains and
   /// other equations) run in regions, and how many regions there are; how many products run a chain on their parts.
@@ -45,6 +46,7 @@ class Executable {
     std::shared_ptr<const Region> region = nullptr;
     std::shared_ptr<const Step> chain = nullptr;  // what the product equations[0] hands its parts on to
   };
+  std::int64_t most_bytes(bool contiguous_inputs) const;
   static bool is_elementwise(const Equation& equation);
   bool is_chain(const Step& step) const;
   void fold_constants();
@@ -79,6 +81,9 @@ class Executable {
 /// Regions are made where at least this many bytes are handed on in them (a MiB); returns what it was before. For
 /// tests, whose programs are small; of what the calling thread makes.
 std::int64_t set_least_region_bytes(std::int64_t bytes);
+
+/// The Executable that is kept with the program.
+const Executable& executable_of(const Program& program);
 
 /// Runs a sub-program: from its Executable, kept with it; equation by equation while someone watches or stands in for
 /// them (an observer, a referee's mode, the definitions of numerics/), or while a trace is open.

@@ -46,22 +46,27 @@ class Memory {
 struct Held {
   std::size_t block;
   TensorView view;
+  bool known = true;  // whether the view has the strides that it will have
 };
 
 }  // namespace
 
-std::optional<std::int64_t> Executable::planned_peak_bytes() const {
+std::int64_t Executable::planned_peak_bytes() const {
+  return most_bytes(true);
+}
+
+std::int64_t Executable::most_bytes(bool contiguous_inputs) const {
   Memory memory;
   std::vector<std::optional<Held>> values(program_.types.size());
-  for (const ValueId id : program_.inputs) values[at(id)] = {memory.lent(), somewhere(program_.type(id))};
+  for (const ValueId id : program_.inputs)
+    values[at(id)] = {memory.lent(), somewhere(program_.type(id)), contiguous_inputs};
   for (const auto& [id, array] : constants_) values[at(id)] = {memory.lent(), array.view()};
   for (const Step& step : steps_) {
     const Equation& first = program_.equations[step.equations[0]];  // the only one but for chains and regions
-    if (std::holds_alternative<Control>(first.primitive->run)) return std::nullopt;
     if (step.region || step.chain || is_chain(step)) {
       const std::vector<std::optional<ValueId>> from = donors(step, [&](ValueId id) -> const TensorView* {
         const std::optional<Held>& x = values[at(id)];
-        return x && memory.is_unique(x->block) ? &x->view : nullptr;
+        return x && x->known && memory.is_unique(x->block) ? &x->view : nullptr;
       });
       for (std::size_t r = 0; r < step.results.size(); ++r) {
         const TensorType& type = program_.type(step.results[r]);
@@ -75,8 +80,9 @@ std::optional<std::int64_t> Executable::planned_peak_bytes() const {
       std::vector<TensorView> operands;
       for (const ValueId id : first.operands) operands.push_back(values[at(id)]->view);
       const TensorView none = somewhere(program_.type(first.results[0]));
-      const std::size_t block = values[at(first.operands[0])]->block;
-      if (const auto window = form->view({operands, {&none, 1}, first.attributes.get()})) {
+      const auto [block, view, known] = *values[at(first.operands[0])];
+      const auto window = form->view({operands, {&none, 1}, first.attributes.get()});
+      if (window && known) {
         values[at(first.results[0])] = {block, *window};
         memory.hold(block);
       } else {
@@ -85,6 +91,14 @@ std::optional<std::int64_t> Executable::planned_peak_bytes() const {
         values[at(first.results[0])] = {memory.allocate(bytes_of(type)),
                                         form->view({operands, {&none, 1}, first.attributes.get()}).value()};
       }
+    } else if (std::holds_alternative<Control>(first.primitive->run)) {
+      // What goes on from one iteration to the next, or out, and what the bodies take beside it.
+      for (const ValueId id : first.results)
+        values[at(id)] = {memory.allocate(bytes_of(program_.type(id))), somewhere(program_.type(id)), false};
+      std::int64_t most = 0;
+      for (const ProgramRef& body : first.primitive->attributes->programs(first.attributes.get()))
+        most = std::max(most, executable_of(*body).most_bytes(false));
+      memory.release(memory.allocate(most));
     } else {
       for (const ValueId id : first.results)
         values[at(id)] = {memory.allocate(bytes_of(program_.type(id))), somewhere(program_.type(id))};

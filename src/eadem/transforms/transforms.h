@@ -53,8 +53,8 @@ Array index_of_predicate(const Array& predicate);
 /// The type's name as the compiler writes it; of a lambda, where it stands.
 template <class F>
 std::string_view type_name() {
-  const std::string_view text = __PRETTY_FUNCTION__;
-  const std::size_t begin = text.find("F = ") + 4, end = std::min(text.find(';', begin), text.rfind(']'));
+  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr std::size_t begin = text.find("F = ") + 4, end = std::min(text.find(';', begin), text.rfind(']'));
   return text.substr(begin, end - begin);
 }
 

@@ -16,6 +16,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // clang 14 does not deduce aggregates
 
 // Tiles and rows have few operands: no allocation on the way to a kernel.
 constexpr std::size_t kMaxTileOperands = 4;

@@ -70,7 +70,7 @@ class PanelProduct {
       unrolled<kAbreast>([&](auto a) HWY_ATTR { above[a] = load_plane<kWidth>(plane + a * kPanelRows, next, k); });
       unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
         Unit<kWidth> unit[kAbreast];
-        unrolled<kAbreast>([&](auto a) HWY_ATTR { unit[a] = load_unit<kWidth, u>(words + a * kPanelRows, above[a]); });
+        unrolled<kAbreast>([&](auto a) HWY_ATTR { load_unit<kWidth, u>(words + a * kPanelRows, above[a], unit[a]); });
         unrolled<kColumns>([&](auto j) HWY_ATTR __attribute__((always_inline)) {
           unrolled<kAbreast>([&](auto a) HWY_ATTR {
             const VF code = centred_code<kWidth, j>(unit[a], centre_);

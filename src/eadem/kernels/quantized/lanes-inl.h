@@ -50,6 +50,7 @@ inline constexpr int kPlaneUnits = kHasPlane<kWidth> ? 2 : 1;
 // What a unit is read from, in one vector: its words, and the same shifted right by 16.
 template <int kWidth>
 struct Unit {
+  HWY_INLINE HWY_ATTR Unit() {}  // an implicit one would lack the target's attribute
   VU words[kUnitWords<kWidth>], high[kUnitWords<kWidth>];
 };
 
@@ -73,9 +74,8 @@ HWY_INLINE HWY_ATTR VU load_plane([[maybe_unused]] const std::uint32_t* plane, [
 // Unit `unit` of those that share `above`. With it the codes of even columns become the bytes of one word, those of odd
 // columns of another.
 template <int kWidth, int unit>
-HWY_INLINE HWY_ATTR Unit<kWidth> load_unit(const std::uint32_t* word, [[maybe_unused]] VU above) {
+HWY_INLINE HWY_ATTR void load_unit(const std::uint32_t* word, [[maybe_unused]] VU above, Unit<kWidth>& result) {
   const DU du;
-  Unit<kWidth> result;
   result.words[0] = hn::Load(du, word);
   if constexpr (kHasPlane<kWidth>) {
     constexpr int bits = kWidth - 4;
@@ -86,7 +86,6 @@ HWY_INLINE HWY_ATTR Unit<kWidth> load_unit(const std::uint32_t* word, [[maybe_un
         hn::OrAnd(hn::And(hn::ShiftRight<4>(low), low_mask), shifted_right<bits*(2 * unit + 1) - 4>(above), high_mask);
   }
   for (int i = 0; i < kUnitWords<kWidth>; ++i) result.high[i] = hn::ShiftRight<16>(result.words[i]);
-  return result;
 }
 
 // The centred code of column j of each lane's unit, as float: the bits of q are the low bits of the significand of

@@ -55,7 +55,8 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
       for (int k = 0; k < w.step; k += kUnits * kColumns) {
         const VU above = load_plane<kWidth>(plane, next, k);
         unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
-          const Unit<kWidth> unit = load_unit<kWidth, u>(words, above);
+          Unit<kWidth> unit;
+          load_unit<kWidth, u>(words, above, unit);
           unrolled<kColumns>(
               [&](auto j) HWY_ATTR { hn::Store(centred_code<kWidth, j>(unit, centre), df, codes + j * kStripLanes); });
           words += next, codes += kColumns * kStripLanes;

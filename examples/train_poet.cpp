@@ -175,7 +175,7 @@ bool file_says_the_same(const poet::Model& model, const Array& text) {
     return loaded.logits(loaded.hidden(bytes, {{0}, {kShort.config.context}}, cache));
   };
   const Array exact = logits_of(io::GgmlType::f32), rounded = logits_of(io::GgmlType::q8_0), d = rounded - want;
-  const bool same = all(equal(reshape(exact, want.shape()), want)).item<bool>();
+  const bool same = all(reshape(exact, want.shape()) == want).item<bool>();
   const float error = (sum(d * d) / sum(want * want)).item<float>();
   fmt::print("its file in f32: {} logits; in eight bits: relative error {:.4f}\n", same ? "the same" : "OTHER",
              std::sqrt(error));

@@ -254,6 +254,10 @@ Json answer(const Json& request) {
             {"read_gb_per_s", kernels::measure_read_bandwidth(std::size_t{90} << 20) * 1e-9},
             {"weight_bytes", model ? model->weight_bytes() : 0}};
   }
+  if (request.at("work") == "read") {
+    const auto bytes = request.at("bytes").get<std::size_t>();
+    return {{"seconds", static_cast<double>(bytes) / kernels::measure_read_bandwidth(bytes)}};
+  }
   // The last request's operands are kept: rounds of one work repeat it.
   static std::string last;
   static Work work;

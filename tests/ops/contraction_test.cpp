@@ -51,7 +51,9 @@ TEST(Matmul, DtypesPromote) {
 }
 
 TEST(Matmul, Errors) {
-  EXPECT_EQ(message_of<ShapeError>([] { matmul(numbers({2, 3}), numbers({4, 5})); }),
+  EXPECT_EQ(message_of<ShapeError>([] {
+              matmul(numbers({2, 3}), numbers({4, 5}));
+            }),
             "[matmul] contracted sizes differ: lhs f32[2,3] axis 1 is 3, rhs f32[4,5] axis 0 is 4");
   EXPECT_THROW(matmul(numbers({}), numbers({1})), ShapeError);
   EXPECT_THROW(matmul(numbers({2, 2, 3}), numbers({3, 3, 2})), ShapeError);
@@ -71,7 +73,9 @@ TEST(DotGeneral, PreferredDtype) {
 }
 
 TEST(DotGeneral, Errors) {
-  EXPECT_EQ(message_of<ShapeError>([] { dot_general(numbers({2, 3}), numbers({4, 5}), {1}, {0}); }),
+  EXPECT_EQ(message_of<ShapeError>([] {
+              dot_general(numbers({2, 3}), numbers({4, 5}), {1}, {0});
+            }),
             "[dot_general] contracted sizes differ: lhs f32[2,3] axis 1 is 3, rhs f32[4,5] axis 0 is 4");
   EXPECT_THROW(dot_general(numbers({2, 3}), numbers({3, 2}), {1}, {}), ValueError);
   EXPECT_THROW(dot_general(numbers({2, 3}), numbers({3, 2}), {1, 1}, {0, 0}), ValueError);

@@ -1,5 +1,7 @@
 #include "eadem/array/array.h"
 
+#include <cmath>
+#include <limits>
 #include <new>
 
 #include "eadem/base/float_environment.h"
@@ -49,10 +51,11 @@ Array Array::scalar(double value, DType dtype) {
     else if constexpr (std::same_as<T, bool>)
       *result.view_.as<T>() = value != 0;
     else {
-      const auto integer = static_cast<T>(value);
-      if (!(value >= -0x1p63 && value < 0x1p64) || static_cast<double>(integer) != value)
+      constexpr auto low = static_cast<double>(std::numeric_limits<T>::min());
+      const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+      if (!(value >= low && value < end) || std::trunc(value) != value)
         fail<ValueError>("[scalar] {} is not a value of {}", value, dtype);
-      *result.view_.as<T>() = integer;
+      *result.view_.as<T>() = static_cast<T>(value);
     }
   });
   return result;

@@ -37,14 +37,16 @@ constexpr std::uint16_t round_to_16_bits(double x) {
   const std::uint64_t rest = full & ((half << 1) - 1);
   if (rest > half || (rest == half && (kept & 1))) ++kept;
   // A normal number's kept bits include the hidden one, which the exponent field absorbs; carries do the same.
-  const std::uint64_t base = exponent < min_exponent ? 0 : static_cast<std::uint64_t>(exponent - min_exponent)
-                                                               << significand;
+  const std::uint64_t base =
+      exponent < min_exponent ? 0 : static_cast<std::uint64_t>(exponent - min_exponent) << significand;
   return sign | static_cast<std::uint16_t>(base + kept);
 }
 
 }  // namespace detail
 
-constexpr float to_float(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+constexpr float to_float(bfloat16 x) {
+  return std::bit_cast<float>(std::uint32_t{x.bits} << 16);
+}
 
 constexpr float to_float(float16 x) {
   const std::uint32_t sign = std::uint32_t{x.bits & 0x8000u} << 16;
@@ -61,9 +63,13 @@ constexpr bfloat16 to_bfloat16(float x) {
   if ((raw & 0x7fffffffu) > 0x7f800000u) return {0x7fc0};
   return {static_cast<std::uint16_t>((raw + 0x7fff + ((raw >> 16) & 1)) >> 16)};
 }
-constexpr bfloat16 to_bfloat16(double x) { return {detail::round_to_16_bits<7, -126, 127>(x)}; }
+constexpr bfloat16 to_bfloat16(double x) {
+  return {detail::round_to_16_bits<7, -126, 127>(x)};
+}
 
 /// RN(x): one rounding to nearest even; NaN becomes the canonical NaN 0x7e00. float is exact in double, so one path.
-constexpr float16 to_float16(double x) { return {detail::round_to_16_bits<10, -14, 15>(x)}; }
+constexpr float16 to_float16(double x) {
+  return {detail::round_to_16_bits<10, -14, 15>(x)};
+}
 
 }  // namespace eadem

@@ -26,7 +26,9 @@ std::uint64_t enabled_state() {
 }
 
 // Linux hands out the tile registers only on request (ARCH_REQ_XCOMP_PERM for XFEATURE_XTILEDATA), and may refuse.
-bool request_tiles() { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+bool request_tiles() {
+  return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
 #endif
 
 std::vector<Target> detect() {
@@ -88,7 +90,9 @@ std::atomic<std::uint32_t> ran{0};
 
 }  // namespace
 
-std::string_view name_of(Target target) { return kNames[static_cast<std::size_t>(target)]; }
+std::string_view name_of(Target target) {
+  return kNames[static_cast<std::size_t>(target)];
+}
 
 std::optional<Target> target_named(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
@@ -96,7 +100,9 @@ std::optional<Target> target_named(std::string_view name) {
   return std::nullopt;
 }
 
-std::span<const Target> available_targets() { return available(); }
+std::span<const Target> available_targets() {
+  return available();
+}
 
 Target active_target() {
   const int known = active.load(std::memory_order_relaxed);
@@ -111,8 +117,12 @@ void set_target(Target target) {
   active.store(static_cast<int>(target), std::memory_order_relaxed);
 }
 
-std::uint32_t targets_ran() { return ran.load(std::memory_order_relaxed); }
-void clear_targets_ran() { ran.store(0, std::memory_order_relaxed); }
+std::uint32_t targets_ran() {
+  return ran.load(std::memory_order_relaxed);
+}
+void clear_targets_ran() {
+  ran.store(0, std::memory_order_relaxed);
+}
 void record_ran(Target target) noexcept {
   const std::uint32_t bit = 1u << static_cast<int>(target);
   if (!(ran.load(std::memory_order_relaxed) & bit)) ran.fetch_or(bit, std::memory_order_relaxed);

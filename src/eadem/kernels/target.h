@@ -54,9 +54,13 @@ struct PerTarget {
 
 // The functions `name` of the namespaces that Highway made, as a PerTarget: EADEM_PER_TARGET(scalar_function, name).
 #if defined(__aarch64__)
-#define EADEM_PER_TARGET(reference, name) \
-  ::eadem::kernels::PerTarget<decltype(&reference)> { .scalar = &reference, .neon = &N_NEON::name }
+#define EADEM_PER_TARGET(reference, name)             \
+  ::eadem::kernels::PerTarget<decltype(&reference)> { \
+    .scalar = &reference, .neon = &N_NEON::name       \
+  }
 #else
-#define EADEM_PER_TARGET(reference, name) \
-  ::eadem::kernels::PerTarget<decltype(&reference)> { .scalar = &reference, .avx2 = &N_AVX2::name, .avx512 = &N_AVX3::name }
+#define EADEM_PER_TARGET(reference, name)                                \
+  ::eadem::kernels::PerTarget<decltype(&reference)> {                    \
+    .scalar = &reference, .avx2 = &N_AVX2::name, .avx512 = &N_AVX3::name \
+  }
 #endif

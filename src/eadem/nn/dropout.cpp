@@ -14,7 +14,7 @@ Array Dropout::operator()(const Array& x, const Array& key) const {
   Shape shape = x.shape();
   for (const std::int64_t axis : broadcast) shape[normalize_axis("Dropout", axis, x.rank())] = 1;
   const double keep = 1 - rate;
-  const Array kept = less(uniform(key, shape), Array::scalar(keep, DType::f32));  // jax.random.bernoulli
+  const Array kept = uniform(key, shape) < keep;  // jax.random.bernoulli
   return where(broadcast_to(kept, x.shape()), x / keep, zeros_like(x));
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -164,47 +166,6 @@ Array fma(const Array& a, const Array& b, const Array& c);
 /// minimum(maximum(x, low), high).
 Array clamp(const Array& x, const Array& low, const Array& high);
 
-inline Array operator-(const Array& x) {
-  return negate(x);
-}
-inline Array operator+(const Array& a, const Array& b) {
-  return add(a, b);
-}
-inline Array operator-(const Array& a, const Array& b) {
-  return subtract(a, b);
-}
-inline Array operator*(const Array& a, const Array& b) {
-  return multiply(a, b);
-}
-inline Array operator/(const Array& a, const Array& b) {
-  return divide(a, b);
-}
-/// A C++ number beside an array takes the array's dtype.
-inline Array operator+(const Array& a, double b) {
-  return add(a, Array::scalar(b, a.dtype()));
-}
-inline Array operator-(const Array& a, double b) {
-  return subtract(a, Array::scalar(b, a.dtype()));
-}
-inline Array operator*(const Array& a, double b) {
-  return multiply(a, Array::scalar(b, a.dtype()));
-}
-inline Array operator/(const Array& a, double b) {
-  return divide(a, Array::scalar(b, a.dtype()));
-}
-inline Array operator+(double a, const Array& b) {
-  return add(Array::scalar(a, b.dtype()), b);
-}
-inline Array operator-(double a, const Array& b) {
-  return subtract(Array::scalar(a, b.dtype()), b);
-}
-inline Array operator*(double a, const Array& b) {
-  return multiply(Array::scalar(a, b.dtype()), b);
-}
-inline Array operator/(double a, const Array& b) {
-  return divide(Array::scalar(a, b.dtype()), b);
-}
-
 /// To integral values of the same floating dtype; round takes halves to even.
 Array floor(const Array& x);
 Array ceil(const Array& x);
@@ -240,6 +201,112 @@ Array logical_and(const Array& a, const Array& b);
 Array logical_or(const Array& a, const Array& b);
 Array logical_xor(const Array& a, const Array& b);
 Array logical_not(const Array& x);
+
+// ---- Operators: of arrays, and of an array and a C++ number. ----
+
+/// The dtype that a C++ number takes beside an array, as in JAX: the array's own; but a floating number is f32 beside
+/// integers and bool, and an integer i32 beside bool.
+constexpr DType dtype_beside(DType array, bool floating_number) {
+  if (is_floating(array)) return array;
+  return floating_number ? DType::f32 : array == DType::boolean ? DType::i32 : array;
+}
+
+/// What operators take as a number beside an array: C++'s, and types that stand for one and have an `as_operand`.
+template <class T>
+inline constexpr bool kIsNumber = std::is_arithmetic_v<T>;
+template <class A, class B>
+concept Operands = (std::same_as<A, Array> && std::same_as<B, Array>) || (std::same_as<A, Array> && kIsNumber<B>) ||
+                   (kIsNumber<A> && std::same_as<B, Array>);
+
+/// An operator's operand as an array, beside the other operand. Throws ValueError for a number that an integer array's
+/// dtype does not hold.
+template <class B>
+const Array& as_operand(const Array& x, const B&) {
+  return x;
+}
+template <class T>
+requires std::is_arithmetic_v<T> Array as_operand(T x, const Array& other) {
+  return Array::scalar(static_cast<double>(x), dtype_beside(other.dtype(), std::is_floating_point_v<T>));
+}
+
+inline Array operator-(const Array& x) {
+  return negate(x);
+}
+template <class A, class B>
+requires Operands<A, B> Array operator+(const A& a, const B& b) {
+  return add(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator-(const A& a, const B& b) {
+  return subtract(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator*(const A& a, const B& b) {
+  return multiply(as_operand(a, b), as_operand(b, a));
+}
+/// Of integers as C's: see `divide`.
+template <class A, class B>
+requires Operands<A, B> Array operator/(const A& a, const B& b) {
+  return divide(as_operand(a, b), as_operand(b, a));
+}
+/// Elementwise, to bool.
+template <class A, class B>
+requires Operands<A, B> Array operator==(const A& a, const B& b) {
+  return equal(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator!=(const A& a, const B& b) {
+  return not_equal(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator<(const A& a, const B& b) {
+  return less(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator<=(const A& a, const B& b) {
+  return less_equal(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator>(const A& a, const B& b) {
+  return greater(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator>=(const A& a, const B& b) {
+  return greater_equal(as_operand(a, b), as_operand(b, a));
+}
+/// Bits of integers and bool, and so the logic of bool arrays.
+template <class A, class B>
+requires Operands<A, B> Array operator&(const A& a, const B& b) {
+  return bitwise_and(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator|(const A& a, const B& b) {
+  return bitwise_or(as_operand(a, b), as_operand(b, a));
+}
+template <class A, class B>
+requires Operands<A, B> Array operator^(const A& a, const B& b) {
+  return bitwise_xor(as_operand(a, b), as_operand(b, a));
+}
+inline Array operator~(const Array& x) {
+  return bitwise_not(x);
+}
+/// x = x + y and so on; other holders of x's memory keep their values.
+template <class B>
+requires Operands<Array, B> Array& operator+=(Array& x, const B& y) {
+  return x = x + y;
+}
+template <class B>
+requires Operands<Array, B> Array& operator-=(Array& x, const B& y) {
+  return x = x - y;
+}
+template <class B>
+requires Operands<Array, B> Array& operator*=(Array& x, const B& y) {
+  return x = x * y;
+}
+template <class B>
+requires Operands<Array, B> Array& operator/=(Array& x, const B& y) {
+  return x = x / y;
+}
 
 // Elementary functions: in f32, bf16 and f16 the exact real function rounded once; in f64 within 1 ulp.
 

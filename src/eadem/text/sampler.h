@@ -25,7 +25,8 @@ double sampling_uniform(std::uint64_t seed, std::uint64_t sequence, std::uint64_
 
 /// Chooses tokens. A choice is a pure function of (logits, settings, history, uniform); the object only keeps memory to
 /// be reused. Tokens are ranked everywhere by logit, descending (-0 below +0), then by id, ascending. Weights are
-/// exp((l - l_max) / T) in f64, zero below exp(-700); the draw is numerics::categorical over the kept tokens, by ascending id.
+/// exp((l - l_max) / T) in f64, zero below exp(-700); the draw is numerics::categorical over the kept tokens, by
+/// ascending id.
 class Sampler {
  public:
   /// Throws ValueError when the settings are out of range.

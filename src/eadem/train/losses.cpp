@@ -16,11 +16,11 @@ Array mean_squared_error(const Array& prediction, const Array& target) {
 Array huber(const Array& prediction, const Array& target, double delta) {
   if (!(delta > 0)) fail<ValueError>("[huber] delta must be above zero, got {}", delta);
   const Array d = prediction - target, size = abs(d);
-  return where(less_equal(size, full_like(size, delta)), d * d * 0.5, (size - delta / 2) * delta);
+  return where(size <= delta, d * d * 0.5, (size - delta / 2) * delta);
 }
 
 Array kl_divergence(const Array& log_prediction, const Array& target) {
-  const Array none = zeros_like(target), present = greater(target, none);
+  const Array none = zeros_like(target), present = target > none;
   const Array safe = where(present, target, ones_like(target));
   return sum(where(present, target * (log(safe) - log_prediction), none), {-1});
 }
@@ -39,7 +39,7 @@ Array cross_entropy(const Array& logits, const Array& labels, const CrossEntropy
   }
   if (!options.ignored) return loss;
   const Array label = convert(labels, DType::i64);
-  return where(equal(label, full_like(label, static_cast<double>(*options.ignored))), zeros_like(loss), loss);
+  return where(label == *options.ignored, zeros_like(loss), loss);
 }
 
 }  // namespace eadem::train

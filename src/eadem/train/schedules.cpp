@@ -51,7 +51,7 @@ Schedule warmup_cosine_schedule(double peak, double end, std::int64_t warmup, st
   const Schedule rise = linear_schedule(0, peak, warmup), fall = cosine_schedule(peak, end, steps - warmup);
   return [=](const Array& step) {
     const Array start = full({}, static_cast<double>(warmup), DType::i64);
-    return where(less(step, start), rise(step), fall(maximum(step - start, zeros_like(step))));
+    return where(step < start, rise(step), fall(maximum(step - start, zeros_like(step))));
   };
 }
 

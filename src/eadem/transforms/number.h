@@ -22,23 +22,14 @@ class Number {
       : value_(scalar_of(value)) {}  // implicit: beside a Number, a number is one
   /// f64, i32, u32, i64 or u64 [].
   const Array& array() const { return value_; }
-  /// The number, as a double (beyond 2^53 an integer is rounded), in this dtype. Throws TypeError for a floating one in
-  /// a dtype that is not.
-  Array as(DType dtype) const {
-    if (is_floating(value_.dtype()) && !is_floating(dtype))
-      fail<TypeError>("[number] a floating number that is an operand cannot become {}", dtype);
-    return eadem::convert(eadem::convert(value_, DType::f64), dtype);
-  }
+  /// The number, as a double (beyond 2^53 an integer is rounded), in this dtype.
+  Array as(DType dtype) const { return eadem::convert(eadem::convert(value_, DType::f64), dtype); }
   static void fields(auto& m, auto f) { f("value", m.value_); }
 
-  friend Array operator+(const Array& a, const Number& b) { return add(a, b.as(a.dtype())); }
-  friend Array operator-(const Array& a, const Number& b) { return subtract(a, b.as(a.dtype())); }
-  friend Array operator*(const Array& a, const Number& b) { return multiply(a, b.as(a.dtype())); }
-  friend Array operator/(const Array& a, const Number& b) { return divide(a, b.as(a.dtype())); }
-  friend Array operator+(const Number& a, const Array& b) { return add(a.as(b.dtype()), b); }
-  friend Array operator-(const Number& a, const Array& b) { return subtract(a.as(b.dtype()), b); }
-  friend Array operator*(const Number& a, const Array& b) { return multiply(a.as(b.dtype()), b); }
-  friend Array operator/(const Number& a, const Array& b) { return divide(a.as(b.dtype()), b); }
+  /// Beside an array, as operators take it.
+  friend Array as_operand(const Number& x, const Array& other) {
+    return x.as(dtype_beside(other.dtype(), is_floating(x.value_.dtype())));
+  }
   friend Number operator+(const Number& a, const Number& b) { return both(add, a, b); }
   friend Number operator-(const Number& a, const Number& b) { return both(subtract, a, b); }
   friend Number operator*(const Number& a, const Number& b) { return both(multiply, a, b); }
@@ -71,6 +62,9 @@ class Number {
 
   Array value_;
 };
+
+template <>
+inline constexpr bool kIsNumber<Number> = true;
 
 /// An argument that a compiled function is recorded for: each value has a program of its own.
 template <class T>

@@ -5,8 +5,8 @@ if(EADEM_MPFR AND EADEM_GMP)
   target_link_libraries(prove_elementary_test PRIVATE ${EADEM_MPFR} ${EADEM_GMP})
   add_executable(prove EXCLUDE_FROM_ALL ${CMAKE_CURRENT_SOURCE_DIR}/prove/prove.cpp)
   target_link_libraries(prove PRIVATE eadem_kernels eadem_numerics eadem_base CLI11::CLI11 ${EADEM_MPFR} ${EADEM_GMP})
-  # Hashes of the sources that decide the bits, in the scalar definition and in the kernels above it: every row of the
-  # table says which code it was made with.
+  # Hashes of the sources that decide the bits, in the scalar definition and in the kernels above it, but for comments and
+  # white space: every row of the table says which code it was made with.
   set(numerics ${PROJECT_SOURCE_DIR}/src/eadem/numerics)
   file(GLOB scalar CONFIGURE_DEPENDS ${numerics}/elementary*)
   list(APPEND scalar ${numerics}/double_double.h ${numerics}/rounding.h)
@@ -18,8 +18,10 @@ if(EADEM_MPFR AND EADEM_GMP)
   set(hash "")
   foreach(set scalar kernels)
     foreach(source IN LISTS ${set})
-      file(SHA256 ${source} one)
-      string(APPEND hash ${one})
+      file(READ ${source} text)
+      string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+      string(REGEX REPLACE "[ \t\n]+" "" text "${text}")
+      string(APPEND hash "${text}")
     endforeach()
     string(SHA256 hash_of_${set} "${hash}")
     string(SUBSTRING ${hash_of_${set}} 0 8 hash_of_${set})

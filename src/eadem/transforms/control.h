@@ -20,6 +20,9 @@ struct ScanAttribute {
   }
 };
 
+/// A loop's traced program with what it captured, which are its last inputs, behind its first `constants` inputs.
+ProgramRef with_captures_as_constants(const ProgramRef& traced, std::size_t constants, std::size_t captures);
+
 /// Operands: constants of the condition, of the body, then the carries. The condition takes (its constants, carries)
 /// and gives a bool; the body takes (its constants, carries) and gives the carries.
 struct WhileAttribute {

@@ -3,6 +3,9 @@
 
 #include "eadem/transforms/scan.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "eadem/kernels/move/copy.h"
 #include "eadem/ops/infer.h"
 #include "eadem/ops/ops.h"
@@ -160,25 +163,29 @@ Arrays replay_or_call(const ProgramRef& program, const Arrays& inputs) {
   return apply_all(prim::remat, inputs, &attributes);
 }
 
+ProgramRef with_captures_as_constants(const ProgramRef& traced, std::size_t constants, std::size_t captures) {
+  if (captures == 0) return traced;
+  std::vector<std::size_t> order(traced->inputs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::rotate(order.begin() + static_cast<std::ptrdiff_t>(constants),
+              order.end() - static_cast<std::ptrdiff_t>(captures), order.end());
+  return std::make_shared<const Program>(with_inputs(*traced, order));
+}
+
 Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures) {
-  if (captures.empty()) return operands;
-  const std::size_t declared = scan.body->inputs.size() - captures.size();
-  const auto constants = static_cast<std::ptrdiff_t>(scan.constants);
-  // Captures come last in the body's inputs and move behind the constants: the body is recorded again in that order.
-  Types types = scan.body->input_types();
-  std::rotate(types.begin() + constants, types.begin() + static_cast<std::ptrdiff_t>(declared), types.end());
-  const Program& body = *scan.body;
-  const Traced moved = trace("scan", types, [&](const Arrays& arguments) {
-    Arrays own = arguments;
-    std::rotate(own.begin() + constants, own.begin() + constants + static_cast<std::ptrdiff_t>(captures.size()),
-                own.end());
-    return replay(body, own);
-  });
+  scan.body = with_captures_as_constants(scan.body, static_cast<std::size_t>(scan.constants), captures.size());
   Arrays all = operands;
-  all.insert(all.begin() + constants, captures.begin(), captures.end());
-  scan.body = moved.program;
+  all.insert(all.begin() + static_cast<std::ptrdiff_t>(scan.constants), captures.begin(), captures.end());
   scan.constants += static_cast<std::int64_t>(captures.size());
   return all;
+}
+
+Array interleaved(Arrays pieces, bool backwards) {
+  if (pieces.size() == 1) return pieces[0];
+  if (backwards) std::reverse(pieces.begin(), pieces.end());
+  Shape shape = pieces[0].shape();
+  shape[0] *= static_cast<std::int64_t>(pieces.size());
+  return reshape(stack(pieces, 1), shape);
 }
 
 }  // namespace eadem

@@ -27,6 +27,10 @@ inline std::int64_t slice_index(const ScanAttribute& scan, std::int64_t step) {
 /// too.
 Arrays with_captures(ScanAttribute& scan, const Arrays& operands, const Arrays& captures);
 
+/// What each iteration of a round gave, stacked over the rounds, as it lies in memory over all iterations; `backwards`
+/// where the last iteration of a round has the first slice.
+Array interleaved(Arrays pieces, bool backwards);
+
 /// The program applied to these inputs: its equations or, where there are loops among them, one equation, since loops
 /// written out in loops written out would be many.
 Arrays replay_or_call(const ProgramRef& program, const Arrays& inputs);

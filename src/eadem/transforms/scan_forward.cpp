@@ -112,7 +112,6 @@ class ScanForwardMode {
 
   // The tangents of ys of `times` rounds of steps; by step its ys and then the tangents that they have.
   void take_ys(const std::vector<const ForwardProgram*>& steps, const std::vector<Arrays>& ys, std::int64_t times) {
-    const auto period = static_cast<std::int64_t>(steps.size());
     std::vector<std::size_t> next(steps.size(), layout_.ys);
     for (std::size_t y = 0; y < layout_.ys; ++y) {
       TensorType type = body_.type(body_.outputs[layout_.carries + y]);
@@ -123,9 +122,7 @@ class ScanForwardMode {
         pieces.push_back(has ? ys[s][next[s]++] : zeros(type.shape, type.dtype));
         reached_[y] = reached_[y] || has;
       }
-      if (scan_.reverse) std::reverse(pieces.begin(), pieces.end());
-      type.shape[0] = times * period;
-      pieces_[y].push_back(period == 1 ? pieces[0] : reshape(stack(pieces, 1), type.shape));
+      pieces_[y].push_back(interleaved(std::move(pieces), scan_.reverse));
     }
   }
 

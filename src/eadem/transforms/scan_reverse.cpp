@@ -340,7 +340,6 @@ class ScanReversal {
   // The cotangents of slices of `times` rounds of steps, by step those that it has.
   void take_slices(const std::vector<const ReverseStep*>& steps, const std::vector<Arrays>& of_slices,
                    std::int64_t times) {
-    const auto period = static_cast<std::int64_t>(steps.size());
     std::vector<std::size_t> next(steps.size(), 0);
     for (std::size_t i = 0; i < layout_.slices; ++i) {
       const Array& source = g_.in(layout_.constants + layout_.carries + i);
@@ -352,10 +351,7 @@ class ScanReversal {
         reached = reached || steps[s]->slices[i];
         pieces.push_back(steps[s]->slices[i] ? of_slices[s][next[s]++] : zeros(shape, source.dtype()));
       }
-      // In memory the steps of a round stand as the loop went, or the other way round where it went backwards.
-      if (!scan_.reverse) std::reverse(pieces.begin(), pieces.end());
-      shape[0] = times * period;
-      slice_pieces_[i].push_back(period == 1 ? pieces[0] : reshape(stack(pieces, 1), shape));
+      slice_pieces_[i].push_back(interleaved(std::move(pieces), !scan_.reverse));  // the reversal goes the other way
       slice_reached_[i] = slice_reached_[i] || reached;
     }
   }

@@ -243,14 +243,9 @@ Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carri
 
 Arrays while_arrays(std::string who, const ArraysFunction& condition, const ArraysFunction& body,
                     const Arrays& carries) {
-  const auto own = static_cast<std::ptrdiff_t>(carries.size());
-  // Captures are constants, which go before the carries.
   const auto traced = [&](const ArraysFunction& f) {
     Traced result = trace(who, types_of(carries), f);
-    std::vector<std::size_t> order(result.program->inputs.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::rotate(order.begin(), order.begin() + own, order.end());
-    result.program = std::make_shared<const Program>(with_inputs(*result.program, order));
+    result.program = with_captures_as_constants(result.program, 0, result.captures.size());
     return result;
   };
   const Traced test = traced(condition), step = traced(body);

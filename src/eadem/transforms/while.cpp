@@ -111,16 +111,6 @@ void jvp(Jvp& j) {
     if (present[constants + c]) j.add_canonical(results[next++], c);
 }
 
-// Constants, then what the trace captured, then carries: the program's inputs in a loop's order.
-ProgramRef with_captures_as_constants(const Traced& traced, std::size_t constants) {
-  const std::size_t count = traced.program->inputs.size(), own = count - traced.captures.size();
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < constants; ++i) order.push_back(i);
-  for (std::size_t i = own; i < count; ++i) order.push_back(i);
-  for (std::size_t i = constants; i < own; ++i) order.push_back(i);
-  return std::make_shared<const Program>(with_inputs(*traced.program, order));
-}
-
 // The loop over a batch: one loop, whose carries have the batch axis where an iteration gives them one. Where the
 // condition has it, too, the loop goes on while it holds for any row, and rows for which it does not keep their carry,
 // bit for bit.
@@ -217,10 +207,11 @@ class BatchedLoop {
     add(constants(of_condition_, of_body_));
     add(body.captures);
     add(carries);
-    const WhileAttribute attributes{with_captures_as_constants(condition, of_condition_),
-                                    with_captures_as_constants(body, of_body_),
-                                    static_cast<std::int64_t>(of_condition_ + condition.captures.size()),
-                                    static_cast<std::int64_t>(of_body_ + body.captures.size())};
+    const WhileAttribute attributes{
+        with_captures_as_constants(condition.program, of_condition_, condition.captures.size()),
+        with_captures_as_constants(body.program, of_body_, body.captures.size()),
+        static_cast<std::int64_t>(of_condition_ + condition.captures.size()),
+        static_cast<std::int64_t>(of_body_ + body.captures.size())};
     return apply_all(prim::while_loop, operands, &attributes);
   }
 
@@ -253,7 +244,8 @@ class BatchedLoop {
     Arrays operands = fixed;
     operands.insert(operands.end(), body.captures.begin(), body.captures.end());
     operands.insert(operands.end(), carries.begin(), carries.end());
-    const WhileAttribute attributes{condition.program, with_captures_as_constants(body, count), 0,
+    const WhileAttribute attributes{condition.program,
+                                    with_captures_as_constants(body.program, count, body.captures.size()), 0,
                                     static_cast<std::int64_t>(count + body.captures.size())};
     Arrays results = apply_all(prim::while_loop, operands, &attributes);
     results.pop_back();

@@ -40,6 +40,10 @@ TEST(Operators, BitsOfIntegers) {
   EXPECT_EQ(values<std::uint8_t>(1 | x), (std::vector<std::uint8_t>{0b1101, 0b1011}));
   EXPECT_EQ(values<std::uint8_t>(x ^ x), (std::vector<std::uint8_t>{0, 0}));
   EXPECT_EQ(values<std::uint8_t>(~x), (std::vector<std::uint8_t>{0xf3, 0xf5}));
+  const std::int64_t large = (std::int64_t{1} << 53) + 1;  // no double
+  EXPECT_EQ(values<std::int64_t>(Array::from({large}) - large), (std::vector<std::int64_t>{0}));
+  const std::uint64_t mask = 0x0123456789abcdef;
+  EXPECT_EQ(values<std::uint64_t>(Array::from({~std::uint64_t{0}}) & mask), (std::vector<std::uint64_t>{mask}));
 }
 
 TEST(Operators, AssignTheResult) {
@@ -65,6 +69,8 @@ TEST(Operators, NumbersTakeTheArraysDtypeWhereItCanBe) {
   EXPECT_THROW(small + 256, ValueError);
   EXPECT_THROW(small - -1, ValueError);
   EXPECT_THROW(integers + (1ULL << 63), ValueError);
+  EXPECT_EQ((convert(small, DType::boolean) ^ true).dtype(), DType::boolean);
+  EXPECT_EQ((small + true).dtype(), DType::u8);
 }
 
 TEST(Operators, NumbersOfACompiledFunctionAreAsEager) {

@@ -9,6 +9,8 @@
 #include "eadem/base/parallel.h"
 #include "eadem/kernels/target.h"
 #include "eadem/ops/catalog.h"
+#include "eadem/ops/ops.h"
+#include "eadem/transforms/executable.h"
 #include "tests/support/sample_data.h"
 
 // Every allocation that a primitive makes is failed once, in turn: each failure is a MemoryError that names the
@@ -146,6 +148,37 @@ std::vector<const Primitive*> first_order() {
   std::vector<const Primitive*> all(catalog().begin(), catalog().end());
   std::erase_if(all, [](const Primitive* p) { return std::holds_alternative<Control>(p->run); });
   return all;
+}
+
+// Regions, and products with the chain after them.
+TEST(OutOfMemoryCompiled, IsAnErrorThatNamesThePrimitive) {
+  const std::int64_t least = set_least_region_bytes(0);
+  const Array x = contiguous(normal(random_key(1), {64, 40})), w = contiguous(normal(random_key(2), {48, 40}));
+  const auto f = [](const Arrays& in) { return Arrays{softmax(in[0] * 2) + in[0], tanh(linear(in[0], in[1])) * 0.5}; };
+  const Executable executable(*trace("test", {x.type(), w.type()}, f).program);
+  EXPECT_EQ(executable.statistics().regions, 1u);
+  EXPECT_EQ(executable.statistics().products, 1u);
+  const Arrays expected = f({x, w});
+  for (std::int64_t failing = 0;; ++failing) {
+    w.buffer()->drop_prepared();
+    const std::int64_t before = failures.load();
+    std::string message;
+    Arrays results;
+    const Outcome outcome = attempt(failing, message, [&] {
+      const Arrays inputs{x, w};
+      results = executable.run(inputs);
+    });
+    if (outcome == Outcome::result) {
+      for (std::size_t i = 0; i < results.size(); ++i)
+        EXPECT_EQ(elements_of(results[i].view()), elements_of(expected[i].view()));
+      if (failures.load() == before) break;
+      continue;
+    }
+    // The inputs' own list is the test's.
+    EXPECT_TRUE(outcome == Outcome::memory_error || failing < 2) << failing << ": " << message;
+    if (::testing::Test::HasFailure()) break;
+  }
+  set_least_region_bytes(least);
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, OutOfMemory, ::testing::ValuesIn(first_order()),

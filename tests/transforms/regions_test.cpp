@@ -209,6 +209,20 @@ TEST_F(Regions, ChainsRunOnThePartsOfProducts) {
     }
   }
 }
+// Of the first operation of each pair: the values of a sort and of top_k, which are as large as their indices in f64.
+TEST_F(Regions, ResultsThatNobodyReadsHaveMemoryOfTheirOwn) {
+  const Function f = [](const Arrays& in) {
+    const Array x = in[0] * 2;
+    return Arrays{argsort(x) + 1, top_k(x, 5).second * 3};
+  };
+  for (const DType dtype : {DType::f64, DType::f32, DType::i64, DType::u64}) {
+    const Array x = convert(random(1, {64, 33}, DType::f64) * 1000.0 + 5000.0, dtype);
+    const Executable executable = executable_of(f, {x});
+    EXPECT_GE(executable.statistics().regions, 1u);
+    EXPECT_TRUE(same_bits(executable.run({x}), f({x}))) << name_of(dtype);
+  }
+}
+
 TEST_F(Regions, ProductsTakeNoMoreMemoryThanTheirResults) {
   const Array x = random(1, {300, 200}), w = random(2, {400, 200}), r = random(3, {300, 400});
   const auto expect_peak = [&](std::int64_t bytes, const Function& f) {

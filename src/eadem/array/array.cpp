@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "eadem/base/float_environment.h"
+#include "eadem/numerics/convert.h"
 #include "eadem/numerics/rounding.h"
 
 namespace eadem {
@@ -40,6 +42,31 @@ Array Array::allocate(const TensorType& type) {
   } catch (const std::bad_alloc&) {
     fail<MemoryError>("[array] there is not enough memory for {}", type);
   }
+}
+
+namespace {
+
+template <class I>
+void write_integer(I value, const TensorView& to) {
+  const FloatEnvironment environment;
+  visit(to.dtype, [&]<class T>(std::type_identity<T>) {
+    if constexpr (IntegerElement<T>)
+      if (!std::in_range<T>(value)) fail<ValueError>("[scalar] {} is not a value of {}", value, to.dtype);
+    *to.as<T>() = numerics::convert<T>(value);
+  });
+}
+
+}  // namespace
+
+Array Array::integer_scalar(std::int64_t value, DType dtype) {
+  Array result = allocate({dtype, {}});
+  write_integer(value, result.view_);
+  return result;
+}
+Array Array::integer_scalar(std::uint64_t value, DType dtype) {
+  Array result = allocate({dtype, {}});
+  write_integer(value, result.view_);
+  return result;
 }
 
 Array Array::scalar(double value, DType dtype) {

@@ -45,6 +45,9 @@ class Array {
   }
   /// A scalar (shape []) of the given dtype, rounded once from the double.
   static Array scalar(double value, DType dtype);
+  /// As `scalar`, of an integer of any size. Throws ValueError for one that an integer dtype does not hold.
+  static Array integer_scalar(std::int64_t value, DType dtype);
+  static Array integer_scalar(std::uint64_t value, DType dtype);
   /// What is left of an array whose memory was given away to `who`: reading it throws ValueError.
   static Array donated(const TensorType& type, std::string who);
 

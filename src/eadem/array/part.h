@@ -55,13 +55,16 @@ Part part_of(const T& tree, const std::vector<bool>& marks) {
   if (next != marks.size()) fail<ValueError>("[part_of] the tree has {} arrays, got {} marks", next, marks.size());
   return part;
 }
-/// The tree with the part's arrays in their places. Throws ValueError where the tree has no such place.
+/// The tree with the part's arrays in their places. Throws ValueError where the tree has no such place, TypeError for
+/// an array of another type.
 template <class T>
 T with_part(T tree, const Part& part) {
   std::size_t found = 0;
   for_each_leaf(tree, [&](const std::string& path, Array& leaf) {
     const auto own = part.find(path);
     if (own == part.end()) return;
+    if (own->second.type() != leaf.type())
+      fail<TypeError>("[with_part] {} must be {}, got {}", path, leaf.type(), own->second.type());
     leaf = own->second;
     ++found;
   });

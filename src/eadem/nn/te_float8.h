@@ -60,14 +60,19 @@ inline bool is_float8_state(std::string_view path) {
 }
 }  // namespace detail
 
-/// The model with every fp8_state taken from its gradient: what a training step does last.
+/// The model with every fp8_state taken from its gradient: what a training step does last. A product that the step did
+/// not make, or of no rows, keeps its state. One that it makes more than once (shared weights) gets the sum of its next
+/// states, as of any gradients: give each its own module.
 template <class M>
 M with_float8_state(M model, const M& gradient) {
   const Arrays from = leaves(gradient);
   std::size_t next = 0;
+  Array is_next;
   for_each_leaf(model, [&](const std::string& path, Array& leaf) {
     const Array& other = from.at(next++);
-    if (detail::is_float8_state(path)) leaf = other;
+    if (!detail::is_float8_state(path)) return;
+    if (path.ends_with("/scale")) is_next = other > 0;  // what belongs to it comes behind it
+    leaf = where(is_next, other, leaf);
   });
   return model;
 }

@@ -335,6 +335,10 @@ std::vector<SampleCase> grouped_cases() {
   return {{{1, 8, 9, 35}, {7, 7, 1, 35}, {1, 2}, {3, 3}, {3, 2}, {2, 1}, {1, 1}, 35, true},
           {{1, 5, 6, 24}, {3, 2, 12, 80}, {1, 1}, {1, 0}, {1, 1}, {1, 1}, {1, 2}, 2}};
 }
+// A channel a group whose steps of a kernel's gradient go on in other lines at odd places.
+SampleCase odd_lines_case() {
+  return {{2, 7, 5, 21}, {3, 3, 1, 21}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 21};
+}
 
 template <class A>
 A attribute_of(const SampleCase& each) {
@@ -363,6 +367,8 @@ void samples(SampleSink& sink) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
     for (const SampleCase& each : grouped_cases())
       sink.add({{dtype, each.x}, {dtype, each.w}, {dtype, {each.w.back()}}}, attribute_of<ConvAttribute>(each));
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+    sink.add({{dtype, odd_lines_case().x}, {dtype, odd_lines_case().w}}, attribute_of<ConvAttribute>(odd_lines_case()));
 }
 
 void kernel_samples(SampleSink& sink) {
@@ -394,6 +400,12 @@ void kernel_samples(SampleSink& sink) {
       const TensorType dy = output_type("conv_general_vjp_kernel", {dtype, each.x}, {dtype, each.w}, grouped);
       sink.add({{dtype, each.x}, {dtype, dy.shape}}, grouped);
     }
+  auto odd = attribute_of<KernelAttribute>(odd_lines_case());
+  odd.taps = {3, 3};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+    const SampleOperand x{dtype, odd_lines_case().x};
+    sink.add({x, x}, odd);
+  }
 }
 
 }  // namespace

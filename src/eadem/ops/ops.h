@@ -205,7 +205,7 @@ Array logical_not(const Array& x);
 // ---- Operators: of arrays, and of an array and a C++ number. ----
 
 /// The dtype that a C++ number takes beside an array, as in JAX: the array's own; but a floating number is f32 beside
-/// integers and bool, and an integer i32 beside bool.
+/// integers and bool, and an integer i32 beside bool. A C++ bool always takes the array's.
 constexpr DType dtype_beside(DType array, bool floating_number) {
   if (is_floating(array)) return array;
   return floating_number ? DType::f32 : array == DType::boolean ? DType::i32 : array;
@@ -226,7 +226,13 @@ const Array& as_operand(const Array& x, const B&) {
 }
 template <class T>
 requires std::is_arithmetic_v<T> Array as_operand(T x, const Array& other) {
-  return Array::scalar(static_cast<double>(x), dtype_beside(other.dtype(), std::is_floating_point_v<T>));
+  if constexpr (std::is_floating_point_v<T>)
+    return Array::scalar(static_cast<double>(x), dtype_beside(other.dtype(), true));
+  else if constexpr (std::is_same_v<T, bool>)
+    return Array::scalar(x ? 1 : 0, other.dtype());
+  else
+    return Array::integer_scalar(static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(x),
+                                 dtype_beside(other.dtype(), false));
 }
 
 inline Array operator-(const Array& x) {

@@ -225,35 +225,42 @@ Arrays Executable::run(Arrays inputs) const {
   if (inputs.size() != program_.inputs.size())
     fail<ValueError>("[program] takes {} inputs, got {}", program_.inputs.size(), inputs.size());
   const FloatEnvironment environment;  // chains run here, not in an `execute`
-  Values values(program_.types.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].type() != program_.type(program_.inputs[i]))
-      fail<TypeError>("[program] input {} must be {}, got {}", i, program_.type(program_.inputs[i]), inputs[i].type());
-    values[at(program_.inputs[i])] = std::move(inputs[i]);
-  }
-  inputs.clear();
-  for (const auto& [id, array] : constants_) values[at(id)] = array;
-  for (const Step& step : steps_) {
-    const Equation& first = program_.equations[step.equations[0]];
-    if (step.region) {
-      run_region(step, values);
-    } else if (step.chain) {
-      run_product(step, values);
-    } else if (is_chain(step)) {
-      run_chain(step, values);
-    } else {
-      Arrays operands;
-      operands.reserve(first.operands.size());
-      for (const ValueId id : first.operands) operands.push_back(*values[at(id)]);
-      const Scope scope(first.scope);
-      Arrays results = apply_all(*first.primitive, operands, first.attributes.get());
-      for (std::size_t r = 0; r < results.size(); ++r) values[at(first.results[r])] = std::move(results[r]);
+  const Primitive* at_work = nullptr;
+  try {
+    Values values(program_.types.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].type() != program_.type(program_.inputs[i]))
+        fail<TypeError>("[program] input {} must be {}, got {}", i, program_.type(program_.inputs[i]),
+                        inputs[i].type());
+      values[at(program_.inputs[i])] = std::move(inputs[i]);
     }
-    for (const ValueId id : step.released) values[at(id)].reset();
+    inputs.clear();
+    for (const auto& [id, array] : constants_) values[at(id)] = array;
+    for (const Step& step : steps_) {
+      at_work = program_.equations[step.equations[0]].primitive;
+      run_step(step, values);
+      for (const ValueId id : step.released) values[at(id)].reset();
+    }
+    Arrays outputs;
+    for (const ValueId id : program_.outputs) outputs.push_back(*values[at(id)]);
+    return outputs;
+  } catch (const std::bad_alloc&) {
+    fail<MemoryError>("[{}] there is not enough memory to run it in a compiled program",
+                      at_work ? at_work->name : std::string_view("program"));
   }
-  Arrays outputs;
-  for (const ValueId id : program_.outputs) outputs.push_back(*values[at(id)]);
-  return outputs;
+}
+
+void Executable::run_step(const Step& step, Values& values) const {
+  const Equation& first = program_.equations[step.equations[0]];
+  if (step.region) return run_region(step, values);
+  if (step.chain) return run_product(step, values);
+  if (is_chain(step)) return run_chain(step, values);
+  Arrays operands;
+  operands.reserve(first.operands.size());
+  for (const ValueId id : first.operands) operands.push_back(*values[at(id)]);
+  const Scope scope(first.scope);
+  Arrays results = apply_all(*first.primitive, operands, first.attributes.get());
+  for (std::size_t r = 0; r < results.size(); ++r) values[at(first.results[r])] = std::move(results[r]);
 }
 
 const Executable& executable_of(const Program& program) {

@@ -65,6 +65,7 @@ class Executable {
 
   std::vector<TensorView> take_results(const Step& step, Values& values) const;
   std::vector<TileStep> tiles_of(const Step& step) const;
+  void run_step(const Step& step, Values& values) const;
   void run_chain(const Step& step, Values& values) const;
   void run_region(const Step& step, Values& values) const;
   void run_product(const Step& step, Values& values) const;

@@ -73,12 +73,7 @@ void Executable::run_product(const Step& step, Values& values) const {
         static_cast<const Chain*>(closure)->run(row, rows, column, columns);
       },
       &chain};
-  try {
-    execute(*equation.primitive, {factors, {&made, 1}, equation.attributes.get()}, &epilogue);
-  } catch (const std::bad_alloc&) {
-    fail<MemoryError>("[{}] there is not enough memory for operands {}, {}", equation.primitive->name,
-                      factors[0].type(), factors[1].type());
-  }
+  execute(*equation.primitive, {factors, {&made, 1}, equation.attributes.get()}, &epilogue);
 }
 
 }  // namespace eadem

@@ -74,15 +74,6 @@ std::int64_t panel_rows(const Executable::Region& region) {
   return (rows + turns * threads() - 1) / (turns * threads());
 }
 
-void run_part(const Equation& equation, const Launch& launch) {
-  try {
-    execute(*equation.primitive, launch);
-  } catch (const std::bad_alloc&) {
-    fail<MemoryError>("[{}] there is not enough memory for a part of {}", equation.primitive->name,
-                      launch.operands[0].type());
-  }
-}
-
 }  // namespace
 
 bool Executable::Region::is_cut_alike(ValueId operand) const {
@@ -98,8 +89,10 @@ std::shared_ptr<Executable::Region> Executable::region_of(std::vector<Step> step
   auto region = std::make_shared<Region>();
   region->lead = lead;
   std::vector<std::size_t> last_use(program_.types.size(), 0);
-  for (std::size_t s = 0; s < steps.size(); ++s)
+  for (std::size_t s = 0; s < steps.size(); ++s) {
     for (const ValueId id : steps[s].operands) last_use[at(id)] = s;
+    for (const ValueId id : steps[s].results) last_use[at(id)] = s;  // its own memory, even where nobody reads it
+  }
   std::vector<std::ptrdiff_t> slot_of(program_.types.size(), -1);
   std::vector<ValueId> holders;  // by slot: the last value in it
   const auto row_bytes = [&](ValueId id) { return bytes_of(program_.type(id)) / lead.elements(); };
@@ -176,7 +169,7 @@ void Executable::run_region(const Step& step, Values& values) const {
         if (!tiles[p].empty())
           run_tiles(tiles[p], {from, to, nullptr});
         else
-          run_part(equation, {from, to, equation.attributes.get()});
+          execute(*equation.primitive, {from, to, equation.attributes.get()});
       }
     }
   });

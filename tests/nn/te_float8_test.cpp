@@ -130,6 +130,16 @@ TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
   // By now the scales fit: the product is near the unrounded one.
   const Array x = drawn(9, {6, 70}, DType::f32);
   expect_rounded_product(layer(x), x, layer.kernel);
+  // A step that does not reach the product, or gives it no rows, leaves its state.
+  for (const bool reached : {false, true}) {
+    const auto loss = [&](const Float8DenseGeneral& m) {
+      return reached ? sum(m(zeros({0, 70}))) + sum(m.kernel) : sum(m.kernel);
+    };
+    const Float8DenseGeneral kept = with_float8_state(layer, grad(loss)(layer));
+    EXPECT_EQ(scalar_of(kept.fp8_state.x.scale), scale);
+    EXPECT_EQ(doubles_of(kept.fp8_state.x.amax_history), history);
+    EXPECT_EQ(scalar_of(kept.fp8_state.grad.scale), 57344);
+  }
 }
 
 TEST(Float8Dense, ScalesOfNothingAndOfInfinity) {

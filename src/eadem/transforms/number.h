@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 
@@ -10,9 +11,9 @@ namespace eadem {
 
 /// A C++ number as a compiled function sees it: an operand of the program, f64 [] or what C++ promotes an integer to
 /// (i32, u32, i64 or u64 []), so that another value needs no other program. It behaves as the number that it is: beside
-/// an array it becomes a double and takes that to the array's dtype, as eager operators do; arithmetic among numbers is
-/// C++'s, where integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes
-/// the nearest one that it does (the number itself would throw). What the program's shape depends on must be known when
+/// an array it takes the dtype that eager operators give it (`dtype_beside`); arithmetic among numbers is C++'s, where
+/// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes the nearest one
+/// that it does (the number itself would throw). What the program's shape depends on must be known when
 /// it is recorded: see `static_arg`.
 class Number {
  public:
@@ -22,8 +23,18 @@ class Number {
       : value_(scalar_of(value)) {}  // implicit: beside a Number, a number is one
   /// f64, i32, u32, i64 or u64 [].
   const Array& array() const { return value_; }
-  /// The number, as a double (beyond 2^53 an integer is rounded), in this dtype.
-  Array as(DType dtype) const { return eadem::convert(eadem::convert(value_, DType::f64), dtype); }
+  /// The number in this dtype: rounded once, an integer among integers exact or the nearest there is.
+  Array as(DType dtype) const {
+    const DType own = value_.dtype();
+    if (is_floating(own) || is_floating(dtype) || dtype == DType::boolean) return eadem::convert(value_, dtype);
+    if (size_of(dtype) < 8) return eadem::convert(eadem::convert(value_, DType::f64), dtype);  // saturates
+    if (dtype == DType::u64 && own != DType::u64 && own != DType::u32)
+      return eadem::convert(maximum(value_, zeros_like(value_)), dtype);
+    if (dtype == DType::i64 && own == DType::u64)
+      return eadem::convert(minimum(value_, Array::integer_scalar(std::numeric_limits<std::int64_t>::max(), own)),
+                            dtype);
+    return eadem::convert(value_, dtype);
+  }
   static void fields(auto& m, auto f) { f("value", m.value_); }
 
   /// Beside an array, as operators take it.

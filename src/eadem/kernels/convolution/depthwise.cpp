@@ -11,6 +11,7 @@
 #include "eadem/kernels/convolution/depthwise.h"
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "eadem/base/parallel.h"
@@ -368,7 +369,7 @@ std::vector<std::vector<W>> sums_of_places(const DepthwiseBodies<T>& body, Strip
       // A step may go on in the next line.
       for (std::int64_t place = step; place < step_end;) {
         const std::int64_t line = place / outs, at = place % outs, count = std::min(step_end - place, outs - at);
-        const std::size_t odd = kChains<T> == 2 ? static_cast<std::size_t>((place - step) % 2) : 0;
+        const std::size_t odd = Float16<T> ? static_cast<std::size_t>((place - step) % 2) : 0;
         body.fill(dy.as<const T>() + place * channels + strip.first, channels, count, strip.channels, cotangents.data(),
                   body.strip);
         body.chains(strip.lines.met(line, at), strip.lines.step(), cotangents.data(), taps, count,
@@ -391,7 +392,7 @@ void run_vjp_kernel(const TensorView& x, const Shape& taps, const Shape& outs, c
   const DepthwiseBodies<T> body = bodies<T>();
   const std::int64_t channels = dw.shape.back(), all_taps = taps.elements(), places = x.shape[0] * outs.elements();
   if (places == 0) {
-    std::memset(dw.data, 0, static_cast<std::size_t>(bytes_of(dw.type())));
+    std::memset(dw.data, 0, static_cast<std::size_t>(dw.shape.elements()) * size_of(dw.dtype));
     return;
   }
   const std::int64_t strips = (channels + body.strip - 1) / body.strip;

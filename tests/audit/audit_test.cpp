@@ -10,6 +10,7 @@
 #include "eadem/models/load.h"
 #include "eadem/ops/catalog.h"
 #include "eadem/runtime/execute.h"
+#include "tests/support/planted.h"
 
 // The auditor finds nothing in a sound model, and names each fault that is planted in one.
 
@@ -139,12 +140,7 @@ TEST_F(Audit, NamesATargetWithAnotherExp) {
 
 // A model of quantized weights has candidates, too: all of this CPU's are compared, and a wrong one is named.
 TEST(AuditOfQuantizedWeights, ComparesTheirCandidatesAndNamesAWrongOne) {
-  struct Planted {
-    static bool& on() {
-      static bool flag = false;
-      return flag;
-    }
-    static bool admits(const void*) { return on(); }
+  struct Planted : eadem::testing::PlantedCandidate {
     static void run(const void* raw) {
       const auto& request = *static_cast<const kernels::quantized::Request*>(raw);
       const bool strips = request.x.shape[0] > kernels::quantized::kDecodeRows;

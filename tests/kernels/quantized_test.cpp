@@ -15,6 +15,7 @@
 #include "eadem/kernels/tuner.h"
 #include "eadem/numerics/quantized.h"
 #include "eadem/numerics/rounding.h"
+#include "tests/support/planted.h"
 
 namespace eadem::kernels {
 namespace {
@@ -122,7 +123,7 @@ bool equal(const Tensor& a, const Tensor& b) {
   return a.memory == b.memory;
 }
 
-class Quantized : public testing::Test {
+class Quantized : public ::testing::Test {
  protected:
   void TearDown() override {
     force_candidate("");
@@ -280,12 +281,7 @@ TEST_F(Quantized, TheTunerKeepsTheBits) {
 
 // A candidate that is one bit off in one element: it must not be chosen, and the tuner must say which and where.
 TEST_F(Quantized, TheTunerRefusesAWrongCandidate) {
-  struct Planted {
-    static bool& on() {
-      static bool flag = false;
-      return flag;
-    }
-    static bool admits(const void*) { return on(); }
+  struct Planted : eadem::testing::PlantedCandidate {
     static void run(const void* raw) {
       const auto& request = *static_cast<const quantized::Request*>(raw);
       quantized::run_plan(request, quantized::plan_of(Target::scalar, false, false));

@@ -64,63 +64,77 @@ MultiHeadAttention attention_of(double rate, bool broadcast) {
   return {8, 4, rngs, {.kv_heads = 2, .param_dtype = DType::f64, .dropout_rate = rate, .broadcast_dropout = broadcast}};
 }
 
-// The definition in plain loops: q [B, L, H, D], k and v [B, L, G, D], kept [B or 1, H or 1, L, L].
+// The definition in plain loops: q [B, L, H, D], k and v [B, M, G, D]; kept, visible and bias broadcast to [B, H, L,
+// M].
 std::vector<double> dropped_by_hand(const Array& q, const Array& k, const Array& v, const Array& kept, double rate,
-                                    bool causal) {
+                                    const Array& visible, const Array& bias, double scale) {
   const std::int64_t batches = q.extent(0), length = q.extent(1), heads = q.extent(2), size = q.extent(3);
-  const std::int64_t groups = k.extent(2);
+  const std::int64_t keys = k.extent(1), groups = k.extent(2);
   const std::vector<double> qs = doubles_of(q), ks = doubles_of(k), vs = doubles_of(v);
-  const std::vector<double> keep = doubles_of(broadcast_to(kept, {batches, heads, length, length}));
+  const Shape pairs{batches, heads, length, keys};
+  const std::vector<double> keep = doubles_of(broadcast_to(kept, pairs)),
+                            biases = doubles_of(broadcast_to(bias, pairs)),
+                            sees = doubles_of(broadcast_to(visible, pairs));
   std::vector<double> y(qs.size(), 0.0);
   for (std::int64_t b = 0; b < batches; ++b)
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t group = h / (heads / groups), last = causal ? i + 1 : length;
-        const auto at = [&](std::int64_t row, std::int64_t all, std::int64_t head) {
-          return static_cast<std::size_t>(((b * length + row) * all + head) * size);
+        const std::int64_t group = h / (heads / groups);
+        const auto key_at = [&](std::int64_t j) {
+          return static_cast<std::size_t>(((b * keys + j) * groups + group) * size);
         };
-        std::vector<double> p;
+        const auto row = static_cast<std::size_t>(((b * length + i) * heads + h) * size);
+        const auto pair = static_cast<std::size_t>(((b * heads + h) * length + i) * keys);
+        std::vector<double> p(static_cast<std::size_t>(keys), 0.0);
         double total = 0;
-        for (std::int64_t j = 0; j < last; ++j) {
+        for (std::size_t j = 0; j < p.size(); ++j) {
+          if (sees[pair + j] == 0) continue;
           double score = 0;
           for (std::size_t d = 0; d < static_cast<std::size_t>(size); ++d)
-            score += qs[at(i, heads, h) + d] * ks[at(j, groups, group) + d];
-          p.push_back(std::exp(score / std::sqrt(static_cast<double>(size))));
-          total += p.back();
+            score += qs[row + d] * ks[key_at(static_cast<std::int64_t>(j)) + d];
+          p[j] = std::exp(score * scale + biases[pair + j]);
+          total += p[j];
         }
-        for (std::int64_t j = 0; j < last; ++j)
-          for (std::size_t d = 0; d < static_cast<std::size_t>(size); ++d)
-            y[at(i, heads, h) + d] += p[static_cast<std::size_t>(j)] / total *
-                                      keep[static_cast<std::size_t>(((b * heads + h) * length + i) * length + j)] /
-                                      (1 - rate) * vs[at(j, groups, group) + d];
+        for (std::size_t j = 0; j < p.size(); ++j)
+          for (std::size_t d = 0; total > 0 && d < static_cast<std::size_t>(size); ++d)
+            y[row + d] += p[j] / total * keep[pair + j] / (1 - rate) * vs[key_at(static_cast<std::int64_t>(j)) + d];
       }
   return y;
+}
+
+void expect_dropped(const Array& q, const Array& k, const Array& v, const AttendOptions& options, const Array& visible,
+                    const Array& bias) {
+  const std::int64_t batches = q.extent(0), length = q.extent(1), heads = q.extent(2), keys = k.extent(1);
+  const double rate = options.dropout_rate;
+  // As jax.random.bernoulli draws.
+  const Array kept =
+      uniform(*options.dropout_key,
+              options.broadcast_dropout ? Shape{1, 1, length, keys} : Shape{batches, heads, length, keys}) < 1 - rate;
+  const double scale = options.scale ? *options.scale : 1 / std::sqrt(static_cast<double>(q.extent(3)));
+  const std::vector<double> want = dropped_by_hand(q, k, v, kept, rate, visible, bias, scale);
+  const std::vector<double> got = doubles_of(dot_product_attention(q, k, v, options));
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
 }
 
 TEST(AttentionDropout, IsTheDefinition) {
   const Array q = drawn(1, {2, 5, 4, 3}), k = drawn(2, {2, 5, 2, 3}), v = drawn(3, {2, 5, 2, 3}), key = random_key(4);
   for (const bool broadcast : {true, false})
-    for (const bool causal : {false, true}) {
-      const Array y = dot_product_attention(
-          q, k, v, {.causal = causal, .dropout_key = key, .dropout_rate = 0.3, .broadcast_dropout = broadcast});
-      // As jax.random.bernoulli draws.
-      const Array kept = less(uniform(key, broadcast ? Shape{1, 1, 5, 5} : Shape{2, 4, 5, 5}), full({}, 0.7));
-      const std::vector<double> want = dropped_by_hand(q, k, v, kept, 0.3, causal), got = doubles_of(y);
-      ASSERT_EQ(got.size(), want.size());
-      for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
-    }
+    for (const bool causal : {false, true})
+      expect_dropped(q, k, v,
+                     {.causal = causal, .dropout_key = key, .dropout_rate = 0.3, .broadcast_dropout = broadcast},
+                     causal ? tril(ones({5, 5})) : ones({5, 5}), zeros({5, 5}));
 }
 
-TEST(AttentionDropout, ARateOfAlmostNothingIsAttention) {
+TEST(AttentionDropout, WithMasksBiasesAndFewerQueries) {
   const Array q = drawn(1, {2, 5, 4, 3}), k = drawn(2, {2, 7, 2, 3}), v = drawn(3, {2, 7, 2, 3});
-  const Array mask = greater(drawn(4, {2, 1, 5, 7}), full({}, 0.3, DType::f64));  // some query may see no key
-  const Array none = logical_and(mask, greater(reshape(arange(5), {5, 1}), full({}, 0, DType::i64)));
+  const Array mask = (drawn(4, {2, 1, 5, 7}) > 0.3) & (reshape(arange(5), {5, 1}) > 0);  // query 0 sees no key
   const Array bias = drawn(5, {1, 4, 5, 7});
-  AttendOptions options{.causal = true, .mask = none, .bias = bias, .scale = 0.5};
-  const std::vector<double> want = doubles_of(dot_product_attention(q, k, v, options));
-  options.dropout_key = random_key(6), options.dropout_rate = 1e-15;
-  const std::vector<double> got = doubles_of(dot_product_attention(q, k, v, options));
-  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;  // attention's exp is of f32
+  for (const double rate : {1e-15, 0.3})
+    expect_dropped(
+        q, k, v,
+        {.causal = true, .mask = mask, .bias = bias, .scale = 0.5, .dropout_key = random_key(6), .dropout_rate = rate},
+        tril(convert(mask, DType::f32), 2), bias);  // causal: the last query sees the last key
 }
 
 TEST(AttentionDropout, TrainsByTheStreamAndNotOtherwise) {

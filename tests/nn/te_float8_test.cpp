@@ -8,6 +8,7 @@
 #include "../support/bits.h"
 #include "eadem/array/state.h"
 #include "eadem/base/error.h"
+#include "eadem/nn/stack.h"
 #include "eadem/nn/tabulate.h"
 #include "eadem/ops/ops.h"
 #include "eadem/transforms/compile.h"
@@ -49,14 +50,17 @@ void expect_rounded_product(const Array& got, const Array& a, const Array& b) {
 
 constexpr Float8Scaling kScalings[] = {Float8Scaling::delayed, Float8Scaling::current, Float8Scaling::block};
 
-Float8DenseGeneral dense(Float8Scaling scaling, DType dtype = DType::f32) {
-  Rngs rngs(0);
+Float8Recipe recipe_of(Float8Scaling scaling) {
   Float8Recipe recipe;
   recipe.scaling = scaling;
   recipe.history = 3;
+  return recipe;
+}
+DenseGeneral dense(Float8Scaling scaling, DType dtype = DType::f32) {
+  Rngs rngs(0);
   DenseGeneralOptions options;
-  options.dtype = dtype;
-  return {70, {48}, rngs, recipe, options};
+  options.dtype = dtype, options.fp8 = recipe_of(scaling);
+  return {{70}, {48}, rngs, options};
 }
 
 // What a tensor's codes stand for, in f64: [m, n] of x with blocks along n.
@@ -70,13 +74,13 @@ Array coded(Float8Scaling scaling, const Array& x, Float8 format, const Float8Sc
 TEST(Float8Dense, TheProductIsThatOfTheCodesInF32) {
   for (const Float8Scaling scaling : kScalings)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Float8DenseGeneral layer = dense(scaling);
+      const DenseGeneral layer = dense(scaling);
       const Array x = drawn(1, {2, 9, 70}, dtype, 3);
       const Array y = layer(x);
       EXPECT_EQ(y.shape(), Shape({2, 9, 48}));
       EXPECT_EQ(y.dtype(), dtype);
       const Array matrix = reshape(x, {18, 70}), w = convert(layer.kernel, dtype);
-      const Float8State& state = layer.fp8_state;
+      const Float8State& state = layer.fp8_state->state;
       expect_close(reshape(y, {18, 48}),
                    exact_product(coded(scaling, matrix, Float8::e4m3, state.x),
                                  transpose(coded(scaling, transpose(w), Float8::e4m3, state.kernel))),
@@ -90,12 +94,12 @@ TEST(Float8Dense, GradientsAreProductsOfCodes) {
   const Array x = drawn(1, {18, 70}, DType::f32), g = drawn(2, {18, 48}, DType::f32, 1e-3);
   for (const Float8Scaling scaling : kScalings)
     for (const bool hybrid : {true, false}) {
-      Float8DenseGeneral layer = dense(scaling);
-      layer.recipe.hybrid = hybrid;
-      const auto loss = [&](const std::pair<Float8DenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
+      DenseGeneral layer = dense(scaling);
+      layer.fp8_state->recipe.hybrid = hybrid;
+      const auto loss = [&](const std::pair<DenseGeneral, Array>& in) { return sum(in.first(in.second) * g); };
       const auto gradient = value_and_grad(loss)(std::pair(layer, x)).second;
       const Array w = layer.kernel;
-      const Float8State& state = layer.fp8_state;
+      const Float8State& state = layer.fp8_state->state;
       const Float8 format = hybrid ? Float8::e5m2 : Float8::e4m3;
       expect_close(gradient.second,
                    exact_product(coded(scaling, g, format, state.grad),
@@ -109,22 +113,22 @@ TEST(Float8Dense, GradientsAreProductsOfCodes) {
 }
 
 TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
-  Float8DenseGeneral layer = dense(Float8Scaling::delayed);
+  DenseGeneral layer = dense(Float8Scaling::delayed);
   std::vector<double> history(3, 0.0);
   double scale = 1;
   for (int step = 0; step < 5; ++step) {
     const Array x = drawn(static_cast<std::uint64_t>(step), {6, 70}, DType::f32, step == 1 ? 40 : step + 1);
-    const auto loss = [&](const Float8DenseGeneral& m) { return sum(m(x)); };
-    const Float8DenseGeneral gradient = value_and_grad(loss)(layer).second;
-    EXPECT_EQ(scalar_of(layer.fp8_state.x.scale), scale) << step;
+    const auto loss = [&](const DenseGeneral& m) { return sum(m(x)); };
+    const DenseGeneral gradient = value_and_grad(loss)(layer).second;
+    EXPECT_EQ(scalar_of(layer.fp8_state->state.x.scale), scale) << step;
     double amax = 0;
     for (const double each : doubles_of(x)) amax = std::max(amax, std::fabs(each));
     history.insert(history.begin(), amax);
     history.pop_back();
-    EXPECT_EQ(doubles_of(gradient.fp8_state.x.amax_history), history) << step;
+    EXPECT_EQ(doubles_of(gradient.fp8_state->state.x.amax_history), history) << step;
     scale = static_cast<double>(448.0f / static_cast<float>(*std::max_element(history.begin(), history.end())));
-    EXPECT_EQ(scalar_of(gradient.fp8_state.x.scale), scale) << step;
-    EXPECT_EQ(scalar_of(gradient.fp8_state.grad.scale), 57344) << "of cotangents that are all 1, in E5M2";
+    EXPECT_EQ(scalar_of(gradient.fp8_state->state.x.scale), scale) << step;
+    EXPECT_EQ(scalar_of(gradient.fp8_state->state.grad.scale), 57344) << "of cotangents that are all 1, in E5M2";
     layer = with_float8_state(layer, gradient);
   }
   // By now the scales fit: the product is near the unrounded one.
@@ -132,13 +136,13 @@ TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
   expect_rounded_product(layer(x), x, layer.kernel);
   // A step that does not reach the product, or gives it no rows, leaves its state.
   for (const bool reached : {false, true}) {
-    const auto loss = [&](const Float8DenseGeneral& m) {
+    const auto loss = [&](const DenseGeneral& m) {
       return reached ? sum(m(zeros({0, 70}))) + sum(m.kernel) : sum(m.kernel);
     };
-    const Float8DenseGeneral kept = with_float8_state(layer, grad(loss)(layer));
-    EXPECT_EQ(scalar_of(kept.fp8_state.x.scale), scale);
-    EXPECT_EQ(doubles_of(kept.fp8_state.x.amax_history), history);
-    EXPECT_EQ(scalar_of(kept.fp8_state.grad.scale), 57344);
+    const DenseGeneral kept = with_float8_state(layer, grad(loss)(layer));
+    EXPECT_EQ(scalar_of(kept.fp8_state->state.x.scale), scale);
+    EXPECT_EQ(doubles_of(kept.fp8_state->state.x.amax_history), history);
+    EXPECT_EQ(scalar_of(kept.fp8_state->state.grad.scale), 57344);
   }
 }
 
@@ -176,10 +180,10 @@ TEST(Float8Blocks, PowersOfTwoRoundedUp) {
 
 TEST(Float8Dense, CompiledAndEagerAreTheSame) {
   for (const Float8Scaling scaling : kScalings) {
-    const Float8DenseGeneral layer = dense(scaling, DType::bf16);
+    const DenseGeneral layer = dense(scaling, DType::bf16);
     const Array x = drawn(1, {5, 70}, DType::bf16);
     const auto step = value_and_grad(
-        [](const std::pair<Float8DenseGeneral, Array>& in) { return sum(convert(in.first(in.second), DType::f32)); });
+        [](const std::pair<DenseGeneral, Array>& in) { return sum(convert(in.first(in.second), DType::f32)); });
     const auto eager = step(std::pair(layer, x)), compiled = compile(step)(std::pair(layer, x));
     testing::expect_same(eager, compiled);
   }
@@ -187,21 +191,14 @@ TEST(Float8Dense, CompiledAndEagerAreTheSame) {
 
 // ---- The recipe in the other modules
 
-Float8Recipe recipe_of(Float8Scaling scaling) {
-  Float8Recipe recipe;
-  recipe.scaling = scaling;
-  recipe.history = 3;
-  return recipe;
-}
-
-// A Float8DenseGeneral with the module's own kernel, as a matrix, and state.
-Float8DenseGeneral same_dense(const Array& kernel, const std::optional<Array>& bias, const Float8Product& product) {
+// A dense layer with the module's own kernel, as a matrix, and state.
+DenseGeneral same_dense(const Array& kernel, const std::optional<Array>& bias, const Float8Product& product) {
   Rngs rngs(0);
   const std::int64_t in = kernel.shape()[0], out = kernel.elements() / in;
-  Float8DenseGeneral layer(in, {out}, rngs, product.recipe);
+  DenseGeneral layer({in}, {out}, rngs);
   layer.kernel = reshape(kernel, {in, out});
   if (bias) layer.bias = reshape(*bias, {out});
-  layer.fp8_state = product.state;
+  layer.fp8_state = product;
   return layer;
 }
 
@@ -235,11 +232,11 @@ TEST(Float8Modules, AnMlpIsItsPartsForwardAndBackward) {
       options.intermediate = 40, options.use_bias = true, options.dropout = 0, options.fp8 = recipe_of(scaling);
       options.activations = {Activation::gelu, Activation::linear};
       const LayerNormMLP mlp(70, rngs, options);
-      const Float8DenseGeneral wi = same_dense(mlp.wi_kernel, mlp.wi_bias, *mlp.wi_fp8_state);
-      const Float8DenseGeneral wo = same_dense(mlp.wo_kernel, mlp.wo_bias, *mlp.wo_fp8_state);
+      const DenseGeneral wi = same_dense(mlp.wi_kernel, mlp.wi_bias, *mlp.wi_fp8_state);
+      const DenseGeneral wo = same_dense(mlp.wo_kernel, mlp.wo_bias, *mlp.wo_fp8_state);
       const Array x = drawn(1, {3, 6, 70}, dtype), g = drawn(2, {3, 6, 70}, dtype);
       const auto whole = [&](const std::pair<LayerNormMLP, Array>& in) { return sum(in.first(in.second) * g); };
-      const auto parts = [&](const std::tuple<LayerNorm, Float8DenseGeneral, Float8DenseGeneral, Array>& in) {
+      const auto parts = [&](const std::tuple<LayerNorm, DenseGeneral, DenseGeneral, Array>& in) {
         const auto& [norm, first, second, rows] = in;
         const Array h = first(norm(rows));
         return sum(second(gelu_tanh(slice_axis(h, -1, {0, 40})) * slice_axis(h, -1, {40, 80})) * g);
@@ -251,8 +248,8 @@ TEST(Float8Modules, AnMlpIsItsPartsForwardAndBackward) {
       testing::expect_same(*gradient.first.norm, std::get<0>(expected));
       testing::expect_same(reshape(gradient.first.wi_kernel, {70, 80}), std::get<1>(expected).kernel);
       testing::expect_same(gradient.first.wo_kernel, std::get<2>(expected).kernel);
-      testing::expect_same(gradient.first.wi_fp8_state->state, std::get<1>(expected).fp8_state);
-      testing::expect_same(gradient.first.wo_fp8_state->state, std::get<2>(expected).fp8_state);
+      testing::expect_same(gradient.first.wi_fp8_state->state, std::get<1>(expected).fp8_state->state);
+      testing::expect_same(gradient.first.wo_fp8_state->state, std::get<2>(expected).fp8_state->state);
     }
 }
 
@@ -302,6 +299,28 @@ TEST(Float8Modules, EveryProjectionOfALayerKeepsItsOwnHistory) {
   EXPECT_EQ(leaves(plain).size() + state, leaves(layer).size());
 }
 
+// Layers made together and run by scan keep a state each: those of the loop, to the bit.
+TEST(Float8Modules, LayersUnderScanKeepAStateEach) {
+  constexpr std::int64_t kLayers = 4;  // not as many as a history has steps
+  DenseGeneralOptions options;
+  options.fp8 = recipe_of(Float8Scaling::delayed);
+  Rngs rngs(0);
+  Stack<DenseGeneral> layers = vmap_init(kLayers, rngs, [&](Rngs& r) { return DenseGeneral({16}, {16}, r, options); });
+  std::vector<DenseGeneral> apart;
+  for (std::int64_t i = 0; i < kLayers; ++i) apart.push_back(layers[i]);
+  const Array x = drawn(1, {5, 16}, DType::f32, 3);
+  for (int step = 0; step < 3; ++step) {
+    layers = with_float8_state(layers, grad([&](const Stack<DenseGeneral>& all) { return sum(scan(all, x)); })(layers));
+    apart = with_float8_state(apart, grad([&](const std::vector<DenseGeneral>& all) {
+                                Array h = x;
+                                for (const DenseGeneral& layer : all) h = layer(h);
+                                return sum(h);
+                              })(apart));
+    for (std::int64_t i = 0; i < kLayers; ++i)
+      testing::expect_same(layers[i].fp8_state->state, apart[static_cast<std::size_t>(i)].fp8_state->state);
+  }
+}
+
 TEST(Float8Modules, TheTableShowsTheState) {
   Rngs rngs(0);
   LayerNormMLPOptions options;
@@ -312,12 +331,11 @@ TEST(Float8Modules, TheTableShowsTheState) {
 }
 
 TEST(Float8Dense, RefusesWhatDoesNotFit) {
-  const Float8DenseGeneral layer = dense(Float8Scaling::current);
+  const DenseGeneral layer = dense(Float8Scaling::current);
   EXPECT_THROW(layer(zeros({2, 71})), ShapeError);
   Rngs rngs(0);
-  Float8Recipe recipe;
-  recipe.history = 0;
-  EXPECT_THROW(Float8DenseGeneral(4, {4}, rngs, recipe), ValueError);
+  DenseGeneralOptions options{.fp8 = Float8Recipe{.history = 0}};
+  EXPECT_THROW(DenseGeneral({4}, {4}, rngs, options), ValueError);
   EXPECT_THROW(quantize_float8(zeros({2}), Float8::e4m3, zeros({1})), TypeError);
 }
 

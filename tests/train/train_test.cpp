@@ -204,7 +204,7 @@ TEST(Optimizers, KnowTheStateOfEveryModule) {
   std::map<std::string, std::vector<nn::BatchNorm>> map;
   map["a"].emplace_back(3, rngs);
   EXPECT_EQ(marked(std::pair(map, std::optional(nn::Linear(2, 2, rngs)))), (Paths{"0/a/0/mean", "0/a/0/var"}));
-  EXPECT_EQ(marked(nn::te::Float8DenseGeneral(32, {32}, rngs)).size(), 6u);
+  EXPECT_EQ(marked(nn::te::DenseGeneral({32}, {32}, rngs, {.fp8 = nn::te::Float8Recipe{}})).size(), 6u);
 }
 
 // A step of training has the same bits eager and compiled, and lowers the loss.

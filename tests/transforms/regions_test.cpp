@@ -34,6 +34,18 @@ class Regions : public ::testing::Test {
 Array random(std::uint64_t seed, const Shape& shape, DType dtype = DType::f32) {
   return contiguous(normal(random_key(seed), shape, dtype));
 }
+// check(setting) on every target and with several numbers of threads.
+template <class Check>
+void in_every_setting(Check&& check) {
+  for (const kernels::Target target : kernels::available_targets()) {
+    kernels::set_target(target);
+    for (const int count : {1, 2, 3, 7}) {
+      if (target != kernels::available_targets().back() && count != 3) continue;
+      set_threads(count);
+      check(fmt::format(", {}, {} threads", name_of(target), count));
+    }
+  }
+}
 Executable executable_of(const Function& f, const Arrays& inputs) {
   return Executable(*trace("test", types_of(inputs), f).program);
 }
@@ -102,15 +114,9 @@ TEST_F(Regions, AreTheirEquationsToTheBit) {
         EXPECT_EQ(executable.statistics().regions, each.regions) << each.name;
         EXPECT_EQ(executable.statistics().joined, each.joined) << each.name;
         const Arrays expected = each.f(inputs);
-        for (const kernels::Target target : kernels::available_targets()) {
-          kernels::set_target(target);
-          for (const int count : {1, 2, 3, 7}) {
-            if (target != kernels::available_targets().back() && count != 3) continue;
-            set_threads(count);
-            EXPECT_TRUE(same_bits(executable.run(inputs), expected))
-                << each.name << ", " << name_of(dtype) << ", " << name_of(target) << ", " << count << " threads";
-          }
-        }
+        in_every_setting([&](const std::string& setting) {
+          EXPECT_TRUE(same_bits(executable.run(inputs), expected)) << each.name << ", " << name_of(dtype) << setting;
+        });
         set_threads(2);
         // Other layouts: columns, every second row, one row for all.
         const auto swapped = [](const Array& x) {
@@ -194,18 +200,13 @@ TEST_F(Regions, ChainsRunOnThePartsOfProducts) {
       const Executable executable = executable_of(each.f, inputs);
       EXPECT_EQ(executable.statistics().products, 1u) << each.name;
       const Arrays expected = each.f(inputs);
-      for (const kernels::Target target : kernels::available_targets()) {
-        kernels::set_target(target);
-        for (const int count : {1, 2, 3, 7}) {
-          if (target != kernels::available_targets().back() && count != 3) continue;
-          set_threads(count);
-          Arrays given;
-          for (const Array& x : inputs) given.push_back(copy(x));
-          EXPECT_TRUE(same_bits(executable.run(inputs), expected) &&
-                      same_bits(executable.run(std::move(given)), expected))
-              << each.name << ", " << name_of(dtype) << ", " << name_of(target) << ", " << count << " threads";
-        }
-      }
+      in_every_setting([&](const std::string& setting) {
+        Arrays given;
+        for (const Array& x : inputs) given.push_back(copy(x));
+        EXPECT_TRUE(same_bits(executable.run(inputs), expected) &&
+                    same_bits(executable.run(std::move(given)), expected))
+            << each.name << ", " << name_of(dtype) << setting;
+      });
     }
   }
 }

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "eadem/nn/tabulate.h"
 #include "eadem/transforms/transforms.h"
 
 namespace eadem::nn::te {
@@ -174,28 +173,6 @@ Array float8_product(const Array& x, const Array& kernel, const Float8State& sta
                       const auto& [a, w, s] = kept;
                       return whole.backward(a, w, s, g, x_dtype, w_dtype);
                     })(x, kernel, state);
-}
-
-Float8DenseGeneral::Float8DenseGeneral(std::int64_t in, const Shape& features, Rngs& rngs, const Float8Recipe& how,
-                                       const DenseGeneralOptions& o)
-    : fp8_state(fresh_float8_state(how)), recipe(how) {
-  DenseGeneral dense({in}, features, rngs, o);
-  kernel = dense.kernel, bias = dense.bias;
-}
-
-Array Float8DenseGeneral::operator()(const Array& x) const {
-  if (x.rank() < 1 || x.shape().back() != kernel.shape()[0])
-    fail<ShapeError>("[Float8DenseGeneral] x's last axis must hold the kernel's {} inputs, got {}", kernel.shape()[0],
-                     x.type());
-  const std::int64_t in = kernel.shape()[0], out = kernel.elements() / in, rows = x.elements() / in;
-  Shape shape = x.shape(), features = kernel.shape();
-  features.erase(0);
-  shape.pop_back();
-  for (const std::int64_t extent : features) shape.push_back(extent);
-  const Array matrix = reshape(convert(kernel, x.dtype()), {in, out});
-  const Array y = float8_product(reshape(x, {rows, in}), matrix, fp8_state, recipe);
-  const Array shaped = reshape(y, shape);
-  return noted(*this, bias ? shaped + convert(*bias, x.dtype()) : shaped, x);
 }
 
 }  // namespace eadem::nn::te

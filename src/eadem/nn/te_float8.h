@@ -33,33 +33,6 @@ Array dequantize_float8(const Float8Tensor& x, DType dtype = DType::f32);
 /// where that maximum is 0 or not finite; the largest f32 where the quotient is infinite.
 Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 format, const Float8Recipe& recipe);
 
-/// x kernel over the last axis in 8 bits, forward and backward; kernel [in, features..] is stored as `dtype`.
-///
-/// The gradient with respect to `fp8_state` is not a derivative but the state of the next step, as Transformer Engine
-/// passes it (OVERWRITE_WITH_GRADIENT): after an optimizer's update, with_float8_state puts it in its place.
-/// Throws ShapeError where x's last axis is not the kernel's first.
-struct Float8DenseGeneral {
-  Array kernel;
-  std::optional<Array> bias;
-  Float8State fp8_state;
-  Float8Recipe recipe;
-
-  Float8DenseGeneral(std::int64_t in, const Shape& features, Rngs& rngs, const Float8Recipe& how = {},
-                     const DenseGeneralOptions& options = {});
-  Array operator()(const Array& x) const;
-  static void fields(auto& m, auto f) {
-    f("kernel", m.kernel), f("bias", m.bias), f("fp8_state", m.fp8_state);
-    std::remove_reference_t<decltype(m.recipe)>::fields(m.recipe, f);
-  }
-  static constexpr bool is_state(std::string_view field) { return field == "fp8_state"; }
-};
-
-namespace detail {
-inline bool is_float8_state(std::string_view path) {
-  return path.find("fp8_state/") != std::string_view::npos;
-}
-}  // namespace detail
-
 /// The model with every fp8_state taken from its gradient: what a training step does last. A product that the step did
 /// not make, or of no rows, keeps its state. One that it makes more than once (shared weights) gets the sum of its next
 /// states, as of any gradients: give each its own module.
@@ -67,12 +40,13 @@ template <class M>
 M with_float8_state(M model, const M& gradient) {
   const Arrays from = leaves(gradient);
   std::size_t next = 0;
-  Array is_next;
+  Array is_next;  // of a product's scale, which comes before its history; [layers] in a Stack
   for_each_leaf(model, [&](const std::string& path, Array& leaf) {
     const Array& other = from.at(next++);
-    if (!detail::is_float8_state(path)) return;
-    if (path.ends_with("/scale")) is_next = other > 0;  // what belongs to it comes behind it
-    leaf = where(is_next, other, leaf);
+    if (path.find("fp8_state/") == std::string::npos) return;
+    const bool is_scale = path.ends_with("/scale");
+    if (is_scale) is_next = other > 0;
+    leaf = where(is_scale ? is_next : expand_dims(is_next, -1), other, leaf);
   });
   return model;
 }

@@ -39,8 +39,10 @@ struct Float8State {
 /// A fresh state, of scales 1. Throws ValueError for delayed scaling without a history.
 Float8State fresh_float8_state(const Float8Recipe& recipe);
 
-/// x w in 8 bits, forward and backward: x [m, k], w [k, n] of x's dtype; in that dtype. The gradient with respect to
-/// `state` is the state of the next step.
+/// x w in 8 bits, forward and backward: x [m, k], w [k, n] of x's dtype; in that dtype.
+///
+/// The gradient with respect to `state` is not a derivative but the state of the next step, as Transformer Engine
+/// passes it (OVERWRITE_WITH_GRADIENT): after an optimizer's update, with_float8_state puts it in its place.
 Array float8_product(const Array& x, const Array& w, const Float8State& state, const Float8Recipe& recipe);
 
 /// A dense layer's product by a recipe, and its state: a part of a module's `fp8_state`.

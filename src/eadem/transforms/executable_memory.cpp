@@ -62,7 +62,8 @@ std::int64_t Executable::most_bytes(bool contiguous_inputs) const {
     values[at(id)] = {memory.lent(), somewhere(program_.type(id)), contiguous_inputs};
   for (const auto& [id, array] : constants_) values[at(id)] = {memory.lent(), array.view()};
   for (const Step& step : steps_) {
-    const Equation& first = program_.equations[step.equations[0]];  // the only one but for chains and regions
+    const Equation& first =
+        program_.equations[step.equations[0]];  // the only one but for chains, with or without a product, and regions
     if (step.region || step.chain || is_chain(step)) {
       const std::vector<std::optional<ValueId>> from = donors(step, [&](ValueId id) -> const TensorView* {
         const std::optional<Held>& x = values[at(id)];

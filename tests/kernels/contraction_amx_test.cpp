@@ -14,6 +14,7 @@
 #include "eadem/kernels/contraction/driver.h"
 #include "eadem/kernels/contraction/scaling.h"
 #include "eadem/numerics/contraction.h"
+#include "tests/kernels/emulated_tiles.h"
 
 // The AMX engine on a CPU without AMX: packing, tiles, tails, tree and the check for subnormals are the real ones; the
 // instruction is replaced by its definition, flushing of subnormals included. (Where there is AMX, contraction_test
@@ -21,24 +22,6 @@
 
 namespace eadem::kernels::contraction {
 namespace {
-
-float flushed(float x) {
-  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
-}
-float operand(std::uint16_t bits) {
-  return flushed(to_float(bfloat16{bits}));
-}
-
-// One register: c[16][16] += a[16 rows][32 k] b[16 pairs][16 columns][2 k].
-void multiply_registers(const std::uint16_t* a, const std::uint16_t* b, float (*c)[kTileRows]) {
-  for (int m = 0; m < kTileRows; ++m)
-    for (int n = 0; n < kTileRows; ++n) {
-      float chain[2] = {0, 0};
-      for (int k = 0; k < 32; ++k)
-        chain[k % 2] = flushed(std::fma(operand(a[m * 32 + k]), operand(b[k / 2 * 32 + 2 * n + k % 2]), chain[k % 2]));
-      c[m][n] = flushed(c[m][n] + flushed(chain[0] + chain[1]));
-    }
-}
 
 std::int64_t blocks_run = 0;
 
@@ -49,7 +32,7 @@ void emulated_block(const std::uint16_t* a, const std::uint16_t* b, std::int64_t
     for (int j = 0; j <= (two_columns ? 1 : 0); ++j) {
       float c[kTileRows][kTileRows] = {};
       for (std::int64_t s = 0; s < steps; ++s)
-        multiply_registers(a + (2 * s + i) * kTileElements16, b + (2 * s + j) * kTileElements16, c);
+        testing::multiply_tiles(a + (2 * s + i) * kTileElements16, 32, b + (2 * s + j) * kTileElements16, 32, c);
       for (int m = 0; m < kTileRows; ++m)
         std::memcpy(out + (i * kTileRows + m) * 2 * kTileRows + j * kTileRows, c[m], sizeof(c[m]));
     }

@@ -148,7 +148,8 @@ Llama assemble(const std::string& file, LlamaConfig config, DType dtype, const N
     std::vector<Rows> rows;
     std::vector<std::optional<Array>> biases;
     for (const auto& [name, order] : wanted) {
-      require_matrix(rows.emplace_back(required(name + ".weight"), order));
+      rows.push_back({required(name + ".weight"), order});
+      require_matrix(rows.back());
       const std::optional<Source> bias = find(name + ".bias");
       biases.push_back(bias ? std::optional(permuted(gain(*bias, dtype), order)) : std::nullopt);
     }
@@ -158,7 +159,8 @@ Llama assemble(const std::string& file, LlamaConfig config, DType dtype, const N
                             biases[begin].has_value() == biases[end].has_value();)
         ++end;
       const auto parts = std::span(rows).subspan(begin, end - begin);
-      Llama::Projection& p = products.emplace_back(join(parts, dtype), std::nullopt, std::vector<std::int64_t>{});
+      products.push_back({join(parts, dtype), std::nullopt, {}});
+      Llama::Projection& p = products.back();
       for (const Rows& part : parts) p.outputs.push_back(part.source.shape[0]);
       if (!biases[begin]) continue;
       std::vector<Array> joined;

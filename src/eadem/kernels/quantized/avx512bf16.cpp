@@ -156,7 +156,7 @@ Multiply multiply_for(const numerics::QuantizedFormat& format) {
 
 }  // namespace
 
-EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32_t* pairs) {
+EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, Pairs form, std::uint32_t* pairs) {
   const __m512i magnitude = _mm512_set1_epi16(0x7fff), one = _mm512_set1_epi16(1),
                 limit = _mm512_set1_epi16(0x0400 - 1);
   __mmask32 tiny = 0;
@@ -165,7 +165,7 @@ EADEM_BF16 bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, 
     // Zero wraps around to the largest number, so what is below the limit is tiny but not zero.
     tiny |= _mm512_cmplt_epu16_mask(_mm512_sub_epi16(_mm512_and_si512(bits, magnitude), one), limit);
     const __m512i skipping = _mm512_shufflehi_epi16(_mm512_shufflelo_epi16(bits, 0x72), 0x72);  // 0 1 2 3 to 2 0 3 1
-    _mm512_storeu_si512(pairs, adjacent ? bits : skipping);
+    _mm512_storeu_si512(pairs, form == Pairs::adjacent ? bits : skipping);
   }
   return tiny == 0;
 }

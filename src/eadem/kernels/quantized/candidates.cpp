@@ -86,11 +86,13 @@ std::string key_of(const void* request) {
 
 // Compares every element with numerics/, on all threads: it is done once for each candidate and class of products.
 std::optional<Difference> check(const void* request) {
-  const auto& [x, y, w, bias] = request_of(request);
-  const std::int64_t rows = x.shape[0];
+  const Request& r = request_of(request);
+  const TensorView& y = r.y;
+  const PackedQuantized& w = r.w;
+  const std::int64_t rows = r.x.shape[0];
   const BufferRef memory = Buffer::allocate(static_cast<std::size_t>(rows * w.rows) * size_of(y.dtype));
   const TensorView want = contiguous_view(memory->data(), y.dtype, {rows, w.rows});
-  const Task task{.w = &w, .source = x, .rows = rows, .y = want, .source_bias = bias};
+  const Task task{.w = &w, .source = r.x, .rows = rows, .y = want, .source_bias = r.bias};
   parallel_for(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) { reference(task, begin, end); });
   return visit_floating(y.dtype, [&]<class T>(std::type_identity<T>) -> std::optional<Difference> {
     for (std::int64_t m = 0; m < rows; ++m)

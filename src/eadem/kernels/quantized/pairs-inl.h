@@ -136,10 +136,6 @@ EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* panel, 
   return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (half ? 32 : 64), half))};
 }
 
-// The order of unpacked codes: pairs of columns (k, k + 2) and (k + 1, k + 3), the first in the high half, for
-// vdpbf16ps; or (k, k + 1), the first in the low half, for tdpbf16ps.
-enum class Pairs { skipping, adjacent };
-
 // The codes of two panels, unpacked to pairs in bf16, [columns / 2][2][16], and s and b' [groups][2][16] in f32.
 struct Strip {
   std::uint32_t* codes;

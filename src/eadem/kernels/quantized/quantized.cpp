@@ -75,13 +75,8 @@ void widen_row(const TensorView& x, std::int64_t m, float* row) {
 }
 
 #if defined(__x86_64__)
-bool takes_pairs(quantized::Body body, DType x, const PackedQuantized& w) {
-  return x == DType::bf16 && (body == &quantized::prefill_pairs || body == &quantized::prefill_tiles ||
-                              (body == &quantized::decode_pairs && w.width < 8));
-}
-
 // Row m of x as pairs; whether it is plain (see Task).
-bool pair_row(quantized::Body body, const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
+bool pair_row(quantized::Pairs form, const TensorView& x, std::int64_t m, std::uint32_t* pairs) {
   const std::int64_t columns = x.shape[1], stride = x.strides[1];
   if (m >= x.shape[0]) {
     std::fill_n(pairs, columns / 2, 0u);
@@ -93,13 +88,10 @@ bool pair_row(quantized::Body body, const TensorView& x, std::int64_t m, std::ui
     for (std::int64_t k = 0; k < columns; ++k) copy[k] = row[k * stride];
     row = copy;
   }
-  return quantized::pair_up(row, columns, body == &quantized::prefill_tiles, pairs);
+  return quantized::pair_up(row, columns, form, pairs);
 }
 #else
-bool takes_pairs(quantized::Body, DType, const PackedQuantized&) {
-  return false;
-}
-bool pair_row(quantized::Body, const TensorView&, std::int64_t, std::uint32_t*) {
+bool pair_row(quantized::Pairs, const TensorView&, std::int64_t, std::uint32_t*) {
   return false;
 }
 #endif
@@ -152,25 +144,32 @@ bool better_in_registers(const quantized::Request& request) {
 }  // namespace
 
 quantized::Plan quantized::plan_of(Target unit, bool strips, bool small_tasks) {
-  return {(strips ? kPrefill : kDecode).pick(unit), strips, small_tasks};
+  const Body body = (strips ? kPrefill : kDecode).pick(unit);
+  Pairs pairs = Pairs::none;
+#if defined(__x86_64__)
+  if (body == &decode_pairs || body == &prefill_pairs) pairs = Pairs::skipping;
+  if (body == &prefill_tiles) pairs = Pairs::adjacent;
+#endif
+  return {body, strips, small_tasks, pairs};
 }
 
-void quantized::run_plan(const Request& request, const Plan& plan) {
-  const auto& [x, y, w, bias] = request;
+void quantized::run_plan(const Request& request, const Plan& wanted) {
+  const TensorView& x = request.x;
+  const PackedQuantized& w = request.w;
   const std::int64_t rows = x.shape[0];
-  Task task{.w = &w, .source = x, .rows = rows, .y = y, .source_bias = bias};
-  Body body = plan.body;
-#if defined(__x86_64__)
+  Task task{.w = &w, .source = x, .rows = rows, .y = request.y, .source_bias = request.bias};
   // A tile multiplies 32 columns at a time, which cuts groups of 16 too late.
-  if (body == &prefill_tiles && w.format.group < 32) body = &prefill_pairs;
+  const Plan plan = wanted.pairs == Pairs::adjacent && w.format.group < 32
+                        ? plan_of(Target::avx512bf16, wanted.strips, wanted.small_tasks)
+                        : wanted;
+  const Body body = plan.body;
   std::optional<TileCall> tiles;
-  if (body == &prefill_tiles) tiles.emplace();
-#endif
+  if (plan.pairs == Pairs::adjacent) tiles.emplace();
   if (body == &reference) {
     parallel_for(w.panels(), 1, [&](std::int64_t begin, std::int64_t end) { body(task, begin, end); });
     return;
   }
-  if (bias) task.bias = copy_bias<float>(*bias, w);
+  if (request.bias) task.bias = copy_bias<float>(*request.bias, w);
   // Rows one line longer than x, so that the rows of a tile do not fall into one set of the cache.
   const std::int64_t most = plan.strips ? kRowPadding : kDecodeRows;
   const std::int64_t padded = plan.strips || rows > kDecodeRows ? (rows + most - 1) / most * most
@@ -187,7 +186,7 @@ void quantized::run_plan(const Request& request, const Plan& plan) {
   float* const sums = wide + allocated * task.x_stride;
   std::uint32_t* pairs = nullptr;
   std::uint8_t* plain = nullptr;
-  if (takes_pairs(body, x.dtype, w)) {
+  if (plan.pairs != Pairs::none && x.dtype == DType::bf16 && (plan.strips || w.width < 8)) {
     pairs = static_cast<std::uint32_t*>(scratch(5, static_cast<std::size_t>(allocated * (task.x_stride * 2 + 1))));
     plain = reinterpret_cast<std::uint8_t*>(pairs + allocated * task.x_stride / 2);
   }
@@ -201,7 +200,7 @@ void quantized::run_plan(const Request& request, const Plan& plan) {
                  for (std::int64_t m = begin; m < end; ++m) {
                    float* const row = wide + m * task.x_stride;
                    widen_row(x, m, row);
-                   if (pairs) plain[m] = pair_row(body, x, m, pairs + m * task.x_stride / 2);
+                   if (pairs) plain[m] = pair_row(plan.pairs, x, m, pairs + m * task.x_stride / 2);
                    if (m >= rows)
                      std::fill_n(sums + m * task.sums_stride, w.groups(), 0.0f);
                    else if (sum_groups)

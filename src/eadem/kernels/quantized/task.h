@@ -53,10 +53,13 @@ void prefill_pairs(const Task&, std::int64_t begin, std::int64_t end);
 /// For AMX; x as pairs of adjacent columns, and groups of 32 columns or more.
 void prefill_tiles(const Task&, std::int64_t begin, std::int64_t end);
 
-/// Writes a row of bf16 x as pairs, for prefill_tiles adjacent ones; whether the CPU's dot products are exact on it.
-/// They flush subnormals, so every product and sum must be a multiple of 2^-126: codes are integers, so that holds when
-/// |x| is zero or at least 2^-119.
-bool pair_up(const bfloat16* x, std::int64_t columns, bool adjacent, std::uint32_t* pairs);
+/// Which columns of x and of the codes go together in a word: (k, k + 2) and (k + 1, k + 3), the first in the high
+/// half, for vdpbf16ps; or (k, k + 1), the first in the low half, for tdpbf16ps.
+enum class Pairs { none, skipping, adjacent };
+
+/// Writes a row of bf16 x as pairs; whether the CPU's dot products are exact on it. They flush subnormals, so every
+/// product and sum must be a multiple of 2^-126: codes are integers, so that holds when |x| is zero or at least 2^-119.
+bool pair_up(const bfloat16* x, std::int64_t columns, Pairs form, std::uint32_t* pairs);
 
 /// X_g of one row of x (numerics.md section 7), for every group.
 using SumGroups = void (*)(const float* x, std::int64_t columns, int group, int chains, float* sums);
@@ -73,8 +76,9 @@ struct Request {
 /// How a product runs; the bits do not depend on it.
 struct Plan {
   Body body = nullptr;
-  bool strips = false;       ///< it unpacks strips once for all rows; else kDecodeRows rows at a time, in registers
-  bool small_tasks = false;  ///< one panel (two where there are strips) for a thread at a time
+  bool strips = false;        ///< it unpacks strips once for all rows; else kDecodeRows rows at a time, in registers
+  bool small_tasks = false;   ///< one panel (two where there are strips) for a thread at a time
+  Pairs pairs = Pairs::none;  ///< what the body takes bf16 x as, besides f32
 };
 
 /// The plan with the body of the best unit not above `unit`.

@@ -32,7 +32,7 @@ struct Run {
   std::int64_t every;  // steps between looks at the text held out, and between checkpoints
 };
 constexpr Run kShort{{32, 2, 4, 2, 64, 32}, 8, 200, 20, 200, 0, 1e-2, 100};
-constexpr Run kFull{{128, 6, 4, 2, 352, 512}, 4, 700, 50, 1600, 200, 2e-3, 100};
+constexpr Run kFull{{128, 6, 4, 2, 352, 512}, 4, 2400, 50, 2400, 200, 2e-3, 100};
 constexpr std::int64_t kHeldOut = 14340;  // bytes at the end of the text: A Lover's Complaint
 
 using State = train::OptimizerState<poet::Model>;

@@ -41,17 +41,18 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* data) noexcept {
+// Not inlined, or gcc sees memory of operator new given to free and warns.
+[[gnu::noinline]] void operator delete(void* data) noexcept {
   std::free(data);
 }
 void operator delete(void* data, std::size_t) noexcept {
-  std::free(data);
+  operator delete(data);
 }
 void operator delete(void* data, std::align_val_t) noexcept {
-  std::free(data);
+  operator delete(data);
 }
 void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
-  std::free(data);
+  operator delete(data);
 }
 
 namespace eadem {

@@ -27,9 +27,16 @@ double normal(Random& random) {
   return sum;
 }
 
+// A magnitude with an exponent of [least, least + count). Drawn in statements of its own: compilers evaluate arguments
+// in orders of their own.
+double magnitude(Random& random, int least, unsigned count) {
+  const int exponent = static_cast<int>(random() % count) + least;
+  return std::ldexp(1 + unit(random), exponent);
+}
+
 double wide(Random& random, int exponents) {
-  const double magnitude = std::ldexp(1 + unit(random), static_cast<int>(random() % (2 * exponents)) - exponents);
-  return random() & 1 ? -magnitude : magnitude;
+  const double value = magnitude(random, -exponents, 2 * static_cast<unsigned>(exponents));
+  return random() & 1 ? -value : value;
 }
 
 template <FloatingElement T>
@@ -56,8 +63,7 @@ T element(const SampleOperand& operand, Random& random) {
   } else if constexpr (FloatingElement<T>) {
     switch (operand.fill) {
       case Fill::unit: return numerics::round_to<T>(unit(random));
-      case Fill::positive:
-        return numerics::round_to<T>(std::ldexp(1 + unit(random), static_cast<int>(random() % 5) - 2));
+      case Fill::positive: return numerics::round_to<T>(magnitude(random, -2, 5));
       case Fill::wide: return numerics::round_to<T>(wide(random, std::same_as<T, float16> ? 14 : 100));
       case Fill::edges: return random() % 3 ? numerics::round_to<T>(normal(random)) : edge<T>(random);
       case Fill::indices:

@@ -369,7 +369,9 @@ TEST(CompileErrors, CallsWithoutEnd) {
   const auto f = compile([&](const Array& x) { return again(x) + 1.0; });
   again = [&](const Array& x) { return f(x); };
   const std::string message = message_of([&] { f(random(1, {3})); });
-  EXPECT_TRUE(has(message, "call each other") && has(message, "CallsWithoutEnd")) << message;
+  EXPECT_TRUE(has(message, "call each other")) << message;
+  // gcc names a lambda by the function around it, clang by file and line.
+  EXPECT_TRUE(has(message, "CallsWithoutEnd") || has(message, "compile_test.cpp:")) << message;
 }
 
 }  // namespace

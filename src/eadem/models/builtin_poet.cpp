@@ -1,7 +1,10 @@
 #include "eadem/models/load.h"
 
-// The file's bytes, put into the program by the assembler: EADEM_POET is poet.gguf's path, in quotes.
-asm(R"(
+// The file's bytes, put into the program by the assembler: EADEM_POET is poet.gguf's path, in quotes. Its digest, in a
+// comment, makes the text of this file change with it: ccache does not see what the assembler includes.
+asm("/* " EADEM_POET_DIGEST
+    " */"
+    R"(
     .section .rodata
     .global eadem_poet_begin
     .global eadem_poet_end

@@ -130,7 +130,9 @@ class Seen {
 
  private:
   EADEM_AVX512BF16 static unsigned least_lane(__m512i x) {
-    const __m256i half = _mm256_min_epu16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    alignas(64) __m256i halves[2];  // by way of memory: gcc 12 takes what the header leaves undefined for a mistake
+    _mm512_store_si512(halves, x);
+    const __m256i half = _mm256_min_epu16(halves[0], halves[1]);
     const __m128i eighth = _mm_min_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
     return static_cast<unsigned>(_mm_cvtsi128_si32(_mm_minpos_epu16(eighth))) & 0xffff;
   }
@@ -155,6 +157,60 @@ EADEM_AVX512BF16 Magnitudes pack_a(const Operand& a, int count, std::int64_t ter
       _mm512_storeu_si512(to, _mm512_permutexvar_epi16(permutation, x));
     }
   }
+  return seen.value();
+}
+
+// Columns of four registers to rows, in each 128-bit lane.
+EADEM_AVX512BF16 void transpose_lanes(__m512i (&x)[4]) {
+  const __m512i a = _mm512_unpacklo_epi32(x[0], x[1]), b = _mm512_unpackhi_epi32(x[0], x[1]);
+  const __m512i c = _mm512_unpacklo_epi32(x[2], x[3]), d = _mm512_unpackhi_epi32(x[2], x[3]);
+  x[0] = _mm512_unpacklo_epi64(a, c), x[1] = _mm512_unpackhi_epi64(a, c);
+  x[2] = _mm512_unpacklo_epi64(b, d), x[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+// Stores the 128-bit lanes of x `stride` units apart.
+EADEM_AVX512BF16 void store_lanes(__m512i x, std::uint32_t* to, std::int64_t stride) {
+  alignas(64) __m256i halves[2];
+  _mm512_store_si512(halves, x);
+  for (const __m256i& half : halves) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(half));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + stride), _mm256_extracti128_si256(half, 1));
+    to += 2 * stride;
+  }
+}
+
+// 32 adjacent rows' term k; zeros past the last. Brings in the next step's line.
+EADEM_AVX512BF16 __m512i term_of(const std::uint16_t* base, std::int64_t stride, std::int64_t k, std::int64_t terms) {
+  if (k >= terms) return _mm512_setzero_si512();
+  _mm_prefetch(reinterpret_cast<const char*>(base + (k + kStepTerms) * stride), _MM_HINT_T1);
+  return _mm512_loadu_si512(base + k * stride);
+}
+
+// A k of four panels is one register, a panel in each of its 128-bit lanes; four pairs at a time become rows.
+EADEM_AVX512BF16 Magnitudes pack_together(const Operand& a, std::int64_t terms, void* packed, std::size_t panel_bytes) {
+  static_assert(kTogether * kRows == 32);
+  const auto* base = reinterpret_cast<const std::uint16_t*>(a.data);
+  auto* out = static_cast<std::uint32_t*>(packed);
+  const auto panel_units = static_cast<std::int64_t>(panel_bytes / sizeof(*out));
+  Seen seen;
+  for (std::int64_t first = 0; first < terms; first += kStepTerms)
+    for (int pair = 0; pair < kStepPairs; pair += 4, out += 4) {
+      __m512i upper[4], lower[4];
+#pragma GCC unroll 4
+      for (int p = 0; p < 4; ++p) {
+        const std::int64_t k = first + (pair + p) % 8 * 4 + (pair + p) / 8;
+        const __m512i high = term_of(base, a.term, k, terms), low = term_of(base, a.term, k + 2, terms);
+        seen.see(high);
+        seen.see(low);
+        upper[p] = _mm512_unpacklo_epi16(low, high), lower[p] = _mm512_unpackhi_epi16(low, high);
+      }
+      transpose_lanes(upper), transpose_lanes(lower);
+#pragma GCC unroll 4
+      for (int row = 0; row < 4; ++row) {
+        store_lanes(upper[row], out + row * kUnitStride, panel_units);
+        store_lanes(lower[row], out + (row + 4) * kUnitStride, panel_units);
+      }
+    }
   return seen.value();
 }
 
@@ -229,7 +285,7 @@ const Engine* avx512bf16_engine() {
     e.name = "vdpbf16ps", e.target = Target::avx512bf16;
     static constexpr char form = 0;
     e.form = &form, e.group = 2;
-    e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a, e.pack_b = &pack_b;
+    e.tile_any = e.tile, e.tile = &any_tile, e.pack_a = &pack_a, e.pack_together = &pack_together, e.pack_b = &pack_b;
     e.finish = &finish, e.scale = &scale_bf16, e.unscale = &unscale_sums;
     return e;
   }();

@@ -154,6 +154,12 @@ class TaskRun {
   void pack_rows(std::int64_t block, std::int64_t g, std::int64_t i) {
     if (p_.made_a) return make_rows(block, g, i);
     const std::int64_t k = p_.begin_of(block), terms = terms_of(block), end = std::min(i + together_, rows_.count);
+    if (e_.pack_together && together_ == kTogether && rows_.begin(end) - rows_.begin(i) == kTogether * e_.rows) {
+      const Magnitudes seen =
+          e_.pack_together(rows_of(i, k), terms, packed_a(g, i), static_cast<std::size_t>(group_) * a_bytes_);
+      for (std::int64_t panel = i; panel < end; ++panel) known_a_[place_of(g, panel)] = seen;
+      return;
+    }
     const std::int64_t step = together_ == 1 ? terms : kStepTerms;
     for (std::int64_t at = 0; at < terms; at += step)
       for (std::int64_t panel = i; panel < end; ++panel) {
@@ -285,7 +291,6 @@ class TaskRun {
   const std::int64_t columns_, column_panels_, blocks_, group_;
   const std::int64_t size_, out_row_, out_column_, wide_;  // bytes
   const std::size_t a_bytes_, b_bytes_, tile_bytes_;
-  static constexpr std::int64_t kTogether = 4;
   const std::int64_t together_;  // panels of a packed at once
   std::int64_t handed_on_ = 0;   // rows
   int group_levels_;             // slots below it serve whichever tile is at work

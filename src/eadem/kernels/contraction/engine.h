@@ -39,6 +39,9 @@ struct Magnitudes {
   }
 };
 
+/// Panels of a that are packed together where their rows are adjacent in memory.
+inline constexpr std::int64_t kTogether = 4;
+
 /// Functions and sizes of one engine. Sizes are of a whole block; shorter blocks use a prefix of that memory.
 struct Engine {
   const char* name = "";
@@ -53,6 +56,9 @@ struct Engine {
 
   /// Packs `count` rows of a, `terms` (at most 256) of each, starting at the operand's element (0, 0).
   Magnitudes (*pack_a)(const Operand&, int count, std::int64_t terms, void* out) = nullptr;
+  /// Packs `terms` of kTogether whole panels of a whose rows are adjacent in memory (row == 1) to panels that lie
+  /// `panel_bytes` apart, reading each line of memory once; null where pack_a has to do. The magnitudes are of all.
+  Magnitudes (*pack_together)(const Operand&, std::int64_t terms, void* out, std::size_t panel_bytes) = nullptr;
   /// Packs `count` columns of b to panels that lie `panel_bytes` apart; engines that check write magnitudes[panel].
   void (*pack_b)(const Operand&, std::int64_t count, std::int64_t terms, void* out, std::size_t panel_bytes,
                  Magnitudes* magnitudes) = nullptr;

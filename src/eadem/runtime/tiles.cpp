@@ -203,14 +203,19 @@ void prefetch_lines_to_write(const std::byte* data, std::int64_t bytes) {
   for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(data + i, 1, 3);
 }
 
-void prefetch(const Plan& plan, Range next) {
+// A step's share of what the next tile reads and writes: all at once, they would wait for a free miss buffer.
+void prefetch(const Plan& plan, Range next, std::size_t step) {
+  const auto steps = static_cast<std::int64_t>(plan.steps.size()), part = static_cast<std::int64_t>(step);
+  const std::int64_t each = ((next.count + steps - 1) / steps + 31) / 32 * 32;  // whole lines
+  const std::int64_t begin = next.begin + part * each, count = std::min(each, next.count - part * each);
+  if (count <= 0) return;
   for (std::size_t k = 0; k < plan.operand_count; ++k) {
     const Operand& x = plan.operands[k];
-    if (plan.shape.rank() == 1 && x.strides[0] == 1) prefetch_lines(x.data + next.begin * x.size, next.count * x.size);
+    if (plan.shape.rank() == 1 && x.strides[0] == 1) prefetch_lines(x.data + begin * x.size, count * x.size);
   }
   for (std::size_t r = 0; r < plan.results.size(); ++r)
-    prefetch_lines_to_write(result_place(plan, r, next.begin),
-                            next.count * static_cast<std::int64_t>(size_of(plan.results[r].dtype)));
+    prefetch_lines_to_write(result_place(plan, r, begin),
+                            count * static_cast<std::int64_t>(size_of(plan.results[r].dtype)));
 }
 
 void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const kernels::WidenFns& widen) {
@@ -223,10 +228,12 @@ void run_units(const Plan& plan, std::int64_t first, std::int64_t end, const ker
   }
   for (std::int64_t unit = first; unit < end; ++unit) {
     const Range range = tile_range(plan, unit);
-    if (plan.prefetch && unit + 1 < end) prefetch(plan, tile_range(plan, unit + 1));
+    const bool prefetches = plan.prefetch && unit + 1 < end;
+    const Range next = prefetches ? tile_range(plan, unit + 1) : Range{};
     for (std::size_t k = 0; k < plan.operand_count; ++k)
       if (!plan.operands[k].constant) values[k] = operand_tile(plan, plan.operands[k], range, slots[k], widen);
     for (std::size_t s = 0; s < plan.steps.size(); ++s) {
+      if (prefetches) prefetch(plan, next, s);
       const TileStep& step = plan.steps[s];
       const std::size_t value = plan.operand_count + s;
       std::byte* const place =

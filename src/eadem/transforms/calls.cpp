@@ -179,10 +179,13 @@ void remat_jvp(Jvp& j) {
   const std::shared_ptr<const ForwardProgram> step = forward_program(*attributes.body, present);
   operands.insert(operands.end(), step->captures.begin(), step->captures.end());
   attributes.body = step->program;
-  const Arrays results = apply_all(prim::remat, operands, &attributes);
-  std::size_t next = j.results();
-  for (std::size_t r = 0; r < j.results(); ++r)
+  Arrays results = apply_remat(attributes, operands);
+  const std::size_t own = step->outputs.size();
+  std::size_t next = own;
+  for (std::size_t r = 0; r < own; ++r)
     if (step->outputs[r]) j.add_canonical(results[next++], r);
+  results.resize(own);
+  static_cast<ProgramJvp&>(j).set_results(std::move(results));
 }
 
 Types infer_custom(const Signature& s) {
@@ -244,6 +247,18 @@ void custom_vjp_batch(Batch& b) {
 }
 
 }  // namespace
+
+Arrays apply_remat(const RematAttribute& remat, const Arrays& operands) {
+  const Program& body = *remat.body;
+  Arrays results = apply_all(prim::remat, operands, &remat);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const auto input = std::find(body.inputs.begin(), body.inputs.end(), body.outputs[i]);
+    const auto first = std::find(body.outputs.begin(), body.outputs.end(), body.outputs[i]);
+    results[i] = input != body.inputs.end() ? operands[static_cast<std::size_t>(input - body.inputs.begin())]
+                                            : results[static_cast<std::size_t>(first - body.outputs.begin())];
+  }
+  return results;
+}
 
 constinit const Primitive prim::remat{
     .name = "remat",

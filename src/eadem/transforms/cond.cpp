@@ -113,7 +113,7 @@ void jvp(Jvp& j) {
   std::vector<bool> inputs;
   for (std::size_t i = 1; i < j.operands(); ++i) inputs.push_back(j.has(i));
   std::vector<std::shared_ptr<const ForwardProgram>> steps;
-  std::vector<bool> any(j.results(), false);
+  std::vector<bool> any(branches[0]->outputs.size(), false);
   for (const ProgramRef& branch : branches) {
     steps.push_back(forward_program(*branch, inputs));
     for (std::size_t r = 0; r < any.size(); ++r) any[r] = any[r] || steps.back()->outputs[r];
@@ -124,7 +124,7 @@ void jvp(Jvp& j) {
       Arrays own = arguments;
       own.insert(own.end(), step->captures.begin(), step->captures.end());
       const Arrays results = replay(*step->program, own);
-      Arrays outputs;
+      Arrays outputs(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(any.size()));
       std::size_t tangent = any.size();
       for (std::size_t r = 0; r < any.size(); ++r)
         if (any[r]) outputs.push_back(step->outputs[r] ? results[tangent++] : zeros_like(results[r]));
@@ -132,10 +132,12 @@ void jvp(Jvp& j) {
     }));
   const Branches all = with_same_inputs(forwards);
   operands.insert(operands.end(), all.captures.begin(), all.captures.end());
-  const Arrays results = apply_all(prim::cond, operands, &all.attributes);
-  std::size_t next = 0;
+  Arrays results = apply_all(prim::cond, operands, &all.attributes);
+  std::size_t next = any.size();
   for (std::size_t r = 0; r < any.size(); ++r)
     if (any[r]) j.add_canonical(results[next++], r);
+  results.resize(any.size());
+  static_cast<ProgramJvp&>(j).set_results(std::move(results));
 }
 
 // One index for all: batched branches. An index a row: each row takes its own branch (a select would let the branch not

@@ -63,6 +63,9 @@ struct RematAttribute {
 inline constexpr std::string_view kRematPolicies[] = {"nothing_saveable", "everything_saveable", "dots_saveable",
                                                       "dots_with_no_batch_dims_saveable", "save_only_these_names"};
 
+/// A remat of these operands. A result that is an operand, or another result, too, is given as that.
+Arrays apply_remat(const RematAttribute& remat, const Arrays& operands);
+
 /// body: operands to results; forward: operands to results and residuals; backward: residuals and cotangents of the
 /// results to those of the operands.
 struct CustomVjpAttribute {

@@ -4,11 +4,11 @@
 namespace eadem {
 namespace {
 
-class Forward final : public Jvp {
+class Forward final : public ProgramJvp {
  public:
   Forward(const Program& program, const Equation& equation, std::span<const Array> operands,
           std::span<const Array> results, const std::vector<std::optional<Array>>& tangents)
-      : Jvp(equation, operands, results),
+      : ProgramJvp(equation, operands, results),
         program_(program),
         tangents_(tangents),
         accumulators_(equation.results.size()) {}
@@ -23,12 +23,14 @@ class Forward final : public Jvp {
     return accumulators_[i].rounded(type.dtype);
   }
   void order_equations() { order_.finish(); }
+  Arrays take_results() { return std::move(set_results_); }
 
  private:
   void contribute(std::size_t i, const Array& contribution, bool canonical) override {
-    if (contribution.shape() != out(i).shape())
+    const TensorType& type = program_.type(equation_.results[i]);
+    if (contribution.shape() != type.shape)
       fail<ShapeError>("[jvp] the rule of {} gives result {} a tangent of type {}, the result is {}",
-                       equation_.primitive->name, i, contribution.type(), out(i).type());
+                       equation_.primitive->name, i, contribution.type(), type);
     if (canonical) check_canonical(equation_.primitive->name, contribution);
     order_.gives(contribution);
     accumulators_[i].add(contribution, canonical);
@@ -118,13 +120,19 @@ Tangents forward(const Program& program, std::span<const Array> inputs,
       any = any || tangents[at(id)];
     }
     const Scope scope(equation.scope);
-    const Arrays results = apply_all(*equation.primitive, operands, equation.attributes.get());
-    for (std::size_t r = 0; r < results.size(); ++r) values[at(equation.results[r])] = results[r];
-    if (!any) continue;
-    Forward rule(program, equation, operands, results, tangents);
-    equation.primitive->jvp ? equation.primitive->jvp(rule) : forward_by_two_reversals(rule);
-    if (!std::holds_alternative<Control>(equation.primitive->run)) rule.order_equations();
-    for (std::size_t r = 0; r < results.size(); ++r) tangents[at(equation.results[r])] = rule.result(r);
+    const bool is_program = any && std::holds_alternative<Control>(equation.primitive->run) && equation.primitive->jvp;
+    Arrays results;
+    if (!is_program) results = apply_all(*equation.primitive, operands, equation.attributes.get());
+    if (any) {
+      Forward rule(program, equation, operands, results, tangents);
+      equation.primitive->jvp ? equation.primitive->jvp(rule) : forward_by_two_reversals(rule);
+      if (is_program)
+        results = rule.take_results();
+      else
+        rule.order_equations();
+      for (std::size_t r = 0; r < results.size(); ++r) tangents[at(equation.results[r])] = rule.result(r);
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) values[at(equation.results[r])] = std::move(results[r]);
   }
   Tangents result;
   for (const ValueId id : program.outputs) {
@@ -138,6 +146,7 @@ std::shared_ptr<const ForwardProgram> forward_program(const Program& body, const
   std::string key = "jvp ";
   for (const bool each : inputs) key += each ? '1' : '0';
   key += name_of(wide_dtype(DType::f32));
+  if (ToBeReversed::here()) key += " to be reversed";
   return body.prepared.memo<ForwardProgram>(key, [&] {
     Types types = body.input_types();
     for (std::size_t i = 0; i < inputs.size(); ++i)

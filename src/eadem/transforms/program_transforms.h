@@ -71,6 +71,23 @@ bool is_first_of_its_value(std::span<const ValueId> operands, std::size_t operan
 using RecordBody = std::function<Recording(const Program& body, const std::vector<bool>& active)>;
 void reverse_inlined(Vjp& g, const Program& body, const RecordBody& record_body);
 
+/// While it lives, this thread records a function whose gradient will be taken, so that gradients inside of it are to
+/// be differentiated themselves.
+class ToBeReversed {
+ public:
+  ToBeReversed();
+  ~ToBeReversed();
+  ToBeReversed(const ToBeReversed&) = delete;
+  ToBeReversed& operator=(const ToBeReversed&) = delete;
+  /// Whether one lives.
+  static bool here();
+};
+
+/// The program with remat and the scans that floating values go through written out, also in branches of cond. A
+/// gradient made of it has one value wherever the loop's has one, so that its own gradient has the loop's bits; what a
+/// scan and its reversal hand to each other would be several.
+Traced written_out(const std::string& who, const Traced& traced);
+
 /// Outputs and their tangents; absent ones are structural zeros.
 struct Tangents {
   Arrays outputs;
@@ -78,6 +95,17 @@ struct Tangents {
 };
 Tangents forward(const Program& program, std::span<const Array> inputs,
                  const std::vector<std::optional<Array>>& tangents);
+
+/// What `forward` gives to rules of primitives that stand for a program: those run it, once for values and tangents
+/// together, and set the results (in order, all of them).
+class ProgramJvp : public Jvp {
+ public:
+  using Jvp::Jvp;
+  void set_results(Arrays results) { set_results_ = std::move(results); }
+
+ protected:
+  Arrays set_results_;
+};
 
 /// `forward` as a program, made once for the body and for which of its inputs have tangents: its inputs are the body's,
 /// the tangents that are there, and captures; its outputs the body's and then the tangents of those that have one.

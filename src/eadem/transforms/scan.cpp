@@ -4,6 +4,7 @@
 #include "eadem/transforms/scan.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "eadem/kernels/move/copy.h"
@@ -154,13 +155,73 @@ void scan_batch(Batch& b) {
   b.set(std::move(results));
 }
 
+Array step_of(const Array& stacked, std::int64_t index) {
+  return squeeze(slice_axis(stacked, 0, {index, index + 1}), 0);
+}
+
+Arrays apply_scan(const ScanAttribute& scan, const Arrays& operands) {
+  const Program& body = *scan.body;
+  const ScanLayout layout(scan);
+  Arrays results = apply_all(prim::scan, operands, &scan);
+  const auto input_of = [&](std::size_t carry) {
+    return static_cast<std::size_t>(std::find(body.inputs.begin(), body.inputs.end(), body.outputs[carry]) -
+                                    body.inputs.begin());
+  };
+  const auto is_carry = [&](std::size_t input) {
+    return input >= layout.constants && input < layout.constants + layout.carries;
+  };
+  std::map<std::pair<ValueId, std::int64_t>, std::size_t> known;  // by the value and how many iterations make it
+  for (std::size_t i = 0; i < layout.carries; ++i) {
+    std::size_t carry = i, input = 0;
+    std::int64_t steps = scan.length;
+    for (std::size_t followed = 0; steps > 0 && is_carry(input = input_of(carry)); --steps) {
+      carry = input - layout.constants;
+      if (++followed != layout.carries) continue;
+      std::int64_t around = 1;  // by now these carries change places for ever
+      for (std::size_t next = carry; input_of(next) - layout.constants != carry; ++around)
+        next = input_of(next) - layout.constants;
+      steps = (steps - 1) % around + 1;
+    }
+    if (steps == 0)
+      results[i] = operands[layout.constants + carry];
+    else if (input < layout.constants)
+      results[i] = operands[input];
+    else
+      results[i] = results[known.try_emplace({body.outputs[carry], steps}, i).first->second];
+  }
+  return results;
+}
+
+Arrays scan_as_loop(const ScanAttribute& scan, const Arrays& operands,
+                    const std::function<Arrays(const Arrays&)>& body) {
+  const ScanLayout layout(scan);
+  const std::size_t first_slice = layout.constants + layout.carries;
+  Arrays inputs(operands.begin(), operands.begin() + static_cast<std::ptrdiff_t>(first_slice));
+  inputs.resize(operands.size());
+  std::vector<Arrays> ys(layout.ys, Arrays(static_cast<std::size_t>(scan.length)));
+  for (std::int64_t step = 0; step < scan.length; ++step) {
+    const std::int64_t index = slice_index(scan, step);
+    for (std::size_t i = first_slice; i < operands.size(); ++i) inputs[i] = step_of(operands[i], index);
+    const Arrays outputs = body(inputs);
+    std::copy_n(outputs.begin(), layout.carries, inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants));
+    for (std::size_t y = 0; y < layout.ys; ++y) ys[y][static_cast<std::size_t>(index)] = outputs[layout.carries + y];
+  }
+  Arrays results(inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants),
+                 inputs.begin() + static_cast<std::ptrdiff_t>(first_slice));
+  for (std::size_t y = 0; y < layout.ys; ++y) {
+    TensorType empty = scan.body->type(scan.body->outputs[layout.carries + y]);
+    empty.shape.insert(0, 0);
+    results.push_back(scan.length == 0 ? zeros(empty.shape, empty.dtype) : stack(ys[y]));
+  }
+  return results;
+}
+
 Arrays replay_or_call(const ProgramRef& program, const Arrays& inputs) {
   const bool has_loops =
       std::any_of(program->equations.begin(), program->equations.end(),
                   [](const Equation& equation) { return std::holds_alternative<Control>(equation.primitive->run); });
   if (!has_loops) return replay(*program, inputs);
-  const RematAttribute attributes{program};
-  return apply_all(prim::remat, inputs, &attributes);
+  return apply_remat({program}, inputs);
 }
 
 ProgramRef with_captures_as_constants(const ProgramRef& traced, std::size_t constants, std::size_t captures) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "eadem/array/rules.h"
@@ -22,6 +23,18 @@ struct ScanLayout {
 inline std::int64_t slice_index(const ScanAttribute& scan, std::int64_t step) {
   return scan.reverse ? scan.length - 1 - step : step;
 }
+
+/// Element `index` of what is stacked along axis 0.
+Array step_of(const Array& stacked, std::int64_t index);
+
+/// The scan's results, by the loop written out: an iteration's slices first, then the body, then, in the end, the ys
+/// stacked.
+Arrays scan_as_loop(const ScanAttribute& scan, const Arrays& operands,
+                    const std::function<Arrays(const Arrays&)>& body);
+
+/// The scan of these operands. A final carry that is a value from outside of it (handed on from the start, a constant)
+/// or that another carry is, too, is given as that value, as it is in the loop written out: it has one accumulator.
+Arrays apply_scan(const ScanAttribute& scan, const Arrays& operands);
 
 /// The operands of a scan whose body was traced and captured arrays from outside: these become constants, in `scan`
 /// too.

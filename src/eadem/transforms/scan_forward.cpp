@@ -17,14 +17,15 @@ using StepRef = std::shared_ptr<const ForwardProgram>;
 
 class ScanForwardMode {
  public:
-  explicit ScanForwardMode(Jvp& j)
+  explicit ScanForwardMode(ProgramJvp& j)
       : j_(j),
         scan_(j.as<ScanAttribute>()),
         body_(*scan_.body),
         layout_(scan_),
         first_slice_(layout_.constants + layout_.carries),
         tangents_(j.operands()),
-        pieces_(layout_.ys),
+        ys_(layout_.ys),
+        tangents_of_ys_(layout_.ys),
         reached_(layout_.ys) {
     for (std::size_t i = 0; i < j.operands(); ++i) {
       values_.push_back(j.in(i));
@@ -37,19 +38,24 @@ class ScanForwardMode {
       const auto [steps, repeats] = round(begin);
       const auto period = static_cast<std::int64_t>(steps.size());
       const std::int64_t times = repeats ? (scan_.length - begin) / period : 1;
-      if (times * period > 1)
+      // Where this is to be reversed, several loops would have other sums than one: they are written out.
+      if (times * period == 1 || (ToBeReversed::here() && times != scan_.length)) {
+        run_one(*steps[0], begin++);
+      } else {
         run_scan(steps, times, begin);
-      else
-        run_one(*steps[0], begin);
-      begin += times * period;
+        begin += times * period;
+      }
     }
-    for (std::size_t c = 0; c < layout_.carries; ++c)
+    Arrays results;
+    for (std::size_t c = 0; c < layout_.carries; ++c) {
+      results.push_back(values_[layout_.constants + c]);
       if (tangents_[layout_.constants + c]) j_.add_canonical(*tangents_[layout_.constants + c], c);
-    for (std::size_t y = 0; y < layout_.ys; ++y) {
-      if (!reached_[y]) continue;
-      if (scan_.reverse) std::reverse(pieces_[y].begin(), pieces_[y].end());
-      j_.add_canonical(pieces_[y].size() == 1 ? pieces_[y][0] : concatenate(pieces_[y], 0), layout_.carries + y);
     }
+    for (std::size_t y = 0; y < layout_.ys; ++y) {
+      results.push_back(joined(ys_[y], layout_.carries + y));
+      if (reached_[y]) j_.add_canonical(joined(tangents_of_ys_[y], layout_.carries + y), layout_.carries + y);
+    }
+    j_.set_results(std::move(results));
   }
 
  private:
@@ -79,62 +85,81 @@ class ScanForwardMode {
     const auto of = [&](const Array& array, std::size_t i) {
       return i < first_slice_ ? array : squeeze(slice_axis(array, 0, {index, index + 1}), 0);
     };
-    Arrays inputs;
-    for (std::size_t i = 0; i < values_.size(); ++i) inputs.push_back(of(values_[i], i));
-    for (std::size_t i = 0; i < values_.size(); ++i)
-      if (tangents_[i]) inputs.push_back(of(*tangents_[i], i));
+    Arrays inputs, tangents;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      inputs.push_back(of(values_[i], i));
+      if (tangents_[i]) tangents.push_back(of(*tangents_[i], i));
+    }
+    inputs.insert(inputs.end(), tangents.begin(), tangents.end());
     inputs.insert(inputs.end(), step.captures.begin(), step.captures.end());
     Arrays results = replay_or_call(step.program, inputs);
     Arrays carried;
     std::vector<Arrays> ys(1);
     split(step, results, carried, ys[0]);
-    for (Array& y : ys[0]) y = expand_dims(y, 0);
     take(step, carried);
-    take_ys({&step}, ys, 1);
+    take_ys({&step}, ys, std::nullopt);
   }
 
-  // A step's results: the carries and then their tangents; the ys and then theirs.
+  // A step's results, each carry and each y with its tangent behind it, as in the loop written out.
   void split(const ForwardProgram& step, const Arrays& results, Arrays& carried, Arrays& ys) const {
     std::size_t tangent = body_.outputs.size();
-    for (std::size_t i = 0; i < body_.outputs.size(); ++i) (i < layout_.carries ? carried : ys).push_back(results[i]);
-    for (std::size_t i = 0; i < body_.outputs.size(); ++i)
-      if (step.outputs[i]) (i < layout_.carries ? carried : ys).push_back(results[tangent++]);
+    for (std::size_t i = 0; i < body_.outputs.size(); ++i) {
+      Arrays& to = i < layout_.carries ? carried : ys;
+      to.push_back(results[i]);
+      if (step.outputs[i]) to.push_back(results[tangent++]);
+    }
   }
 
   void take(const ForwardProgram& step, std::span<const Array> carried) {
-    std::size_t next = layout_.carries;
+    std::size_t next = 0;
     for (std::size_t c = 0; c < layout_.carries; ++c) {
-      values_[layout_.constants + c] = carried[c];
+      values_[layout_.constants + c] = carried[next++];
       tangents_[layout_.constants + c].reset();
       if (step.outputs[c]) tangents_[layout_.constants + c] = carried[next++];
     }
   }
 
-  // The tangents of ys of `times` rounds of steps; by step its ys and then the tangents that they have.
-  void take_ys(const std::vector<const ForwardProgram*>& steps, const std::vector<Arrays>& ys, std::int64_t times) {
-    std::vector<std::size_t> next(steps.size(), layout_.ys);
+  // The ys of `times` rounds of steps, or of one iteration, and their tangents; by step as `split` gives them.
+  void take_ys(const std::vector<const ForwardProgram*>& steps, const std::vector<Arrays>& ys,
+               std::optional<std::int64_t> times) {
+    std::vector<std::size_t> next(steps.size(), 0);
     for (std::size_t y = 0; y < layout_.ys; ++y) {
       TensorType type = body_.type(body_.outputs[layout_.carries + y]);
-      type.shape.insert(0, times);
-      Arrays pieces;
+      if (times) type.shape.insert(0, *times);
+      Arrays values, tangents;
       for (std::size_t s = 0; s < steps.size(); ++s) {
         const bool has = steps[s]->outputs[layout_.carries + y];
-        pieces.push_back(has ? ys[s][next[s]++] : zeros(type.shape, type.dtype));
+        values.push_back(ys[s][next[s]++]);
+        tangents.push_back(has ? ys[s][next[s]++] : zeros(type.shape, type.dtype));
         reached_[y] = reached_[y] || has;
       }
-      pieces_[y].push_back(interleaved(std::move(pieces), scan_.reverse));
+      ys_[y].push_back(interleaved(std::move(values), scan_.reverse));
+      tangents_of_ys_[y].push_back(interleaved(std::move(tangents), scan_.reverse));
     }
   }
 
-  // `times` rounds of these steps from iteration `begin` on as one scan: of constants, their tangents, captures; of
-  // carries, theirs; of each step's slices, theirs, a round apart.
+  // Pieces of consecutive iterations and single ones as one array: a result of the scan. Single ones get their axis
+  // now, as the loop stacks in the end.
+  Array joined(Arrays& pieces, std::size_t result) const {
+    TensorType type = body_.type(body_.outputs[result]);
+    for (Array& piece : pieces)
+      if (piece.rank() == type.shape.rank()) piece = expand_dims(piece, 0);
+    type.shape.insert(0, 0);
+    if (pieces.empty()) return zeros(type.shape, type.dtype);
+    if (scan_.reverse) std::reverse(pieces.begin(), pieces.end());
+    return pieces.size() == 1 ? pieces[0] : concatenate(pieces, 0);
+  }
+
+  // `times` rounds of these steps from iteration `begin` on as one scan: of constants, captures, carries, and each
+  // step's slices, a round apart; each of these but captures with its tangent behind it.
   void run_scan(const std::vector<StepRef>& steps, std::int64_t times, std::int64_t begin) {
     const auto period = static_cast<std::int64_t>(steps.size());
     Arrays operands, slices;
     const auto add_range = [&](Arrays& to, std::size_t from, std::size_t end, auto&& of) {
-      for (std::size_t i = from; i < end; ++i) to.push_back(of(values_[i]));
-      for (std::size_t i = from; i < end; ++i)
+      for (std::size_t i = from; i < end; ++i) {
+        to.push_back(of(values_[i]));
         if (tangents_[i]) to.push_back(of(*tangents_[i]));
+      }
     };
     const auto whole = [](const Array& array) { return array; };
     add_range(operands, 0, layout_.constants, whole);
@@ -146,7 +171,7 @@ class ScanForwardMode {
       const std::int64_t first = begin + static_cast<std::int64_t>(s);
       const std::int64_t a = slice_index(scan_, first), b = slice_index(scan_, first + (times - 1) * period);
       add_range(slices, first_slice_, values_.size(), [&](const Array& array) {
-        return slice_axis(array, 0, {std::min(a, b), std::max(a, b) + 1, period});
+        return times == scan_.length ? array : slice_axis(array, 0, {std::min(a, b), std::max(a, b) + 1, period});
       });
     }
     const std::size_t first_carry = operands.size();
@@ -171,9 +196,11 @@ class ScanForwardMode {
                                 : i < first_slice_    ? carried[carry++]
                                                       : arguments[slice++];
                        };
-                       for (std::size_t i = 0; i < values_.size(); ++i) own.push_back(next(i));
-                       for (std::size_t i = 0; i < values_.size(); ++i)
-                         if (step->inputs[i]) own.push_back(next(i));
+                       for (std::size_t i = 0; i < values_.size(); ++i) {
+                         own.push_back(next(i));
+                         if (step->inputs[i]) tangents.push_back(next(i));
+                       }
+                       own.insert(own.end(), tangents.begin(), tangents.end());
                        for (std::size_t i = 0; i < step->captures.size(); ++i) own.push_back(arguments[capture++]);
                        const Arrays results = replay(*step->program, own);
                        carried.clear();
@@ -186,7 +213,7 @@ class ScanForwardMode {
     });
     const ScanAttribute attributes{program, times, static_cast<std::int64_t>(first_carry),
                                    static_cast<std::int64_t>(first_slice - first_carry), scan_.reverse};
-    const Arrays results = apply_all(prim::scan, operands, &attributes);
+    const Arrays results = apply_scan(attributes, operands);
     take(*steps.back(), results);
     auto next = results.begin() + static_cast<std::ptrdiff_t>(first_slice - first_carry);
     std::vector<Arrays> ys;
@@ -202,21 +229,21 @@ class ScanForwardMode {
     take_ys(of_steps, ys, times);
   }
 
-  Jvp& j_;
+  ProgramJvp& j_;
   const ScanAttribute& scan_;
   const Program& body_;
   ScanLayout layout_;
   std::size_t first_slice_;
   Arrays values_;
   std::vector<std::optional<Array>> tangents_;
-  std::vector<Arrays> pieces_;  // of ys' tangents, in pieces of consecutive iterations; one without any is zeros
-  std::vector<bool> reached_;
+  std::vector<Arrays> ys_, tangents_of_ys_;  // in pieces of consecutive iterations; zeros where a y has no tangent
+  std::vector<bool> reached_;                // whether it has one in some iteration
 };
 
 }  // namespace
 
 void scan_jvp(Jvp& j) {
-  ScanForwardMode(j).run();
+  ScanForwardMode(static_cast<ProgramJvp&>(j)).run();
 }
 
 }  // namespace eadem

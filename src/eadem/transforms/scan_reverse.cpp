@@ -16,13 +16,8 @@ namespace {
 // At most so many iterations make one of the reversed scan.
 constexpr std::int64_t kMostPeriod = 64;
 
-Array step_of(const Array& stacked, std::int64_t index) {
-  return squeeze(slice_axis(stacked, 0, {index, index + 1}), 0);
-}
-
 // The loop written out, as one program.
 void unrolled_vjp(Vjp& g, const ScanAttribute& scan) {
-  const ScanLayout layout(scan);
   Types types;
   Arrays operands;
   for (std::size_t i = 0; i < g.operands(); ++i) {
@@ -30,26 +25,7 @@ void unrolled_vjp(Vjp& g, const ScanAttribute& scan) {
     operands.push_back(g.in(i));
   }
   const Traced loop = trace("grad of scan", types, [&](const Arrays& arguments) {
-    const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(layout.constants + layout.carries);
-    Arrays inputs(arguments.begin(), first);
-    inputs.resize(arguments.size());
-    std::vector<Arrays> ys(layout.ys, Arrays(static_cast<std::size_t>(scan.length)));
-    for (std::int64_t step = 0; step < scan.length; ++step) {
-      const std::int64_t index = slice_index(scan, step);
-      for (std::size_t i = layout.constants + layout.carries; i < arguments.size(); ++i)
-        inputs[i] = step_of(arguments[i], index);
-      const Arrays outputs = replay(*scan.body, inputs);
-      std::copy_n(outputs.begin(), layout.carries, inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants));
-      for (std::size_t y = 0; y < layout.ys; ++y) ys[y][static_cast<std::size_t>(index)] = outputs[layout.carries + y];
-    }
-    Arrays results(inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants),
-                   inputs.begin() + static_cast<std::ptrdiff_t>(layout.constants + layout.carries));
-    for (std::size_t y = 0; y < layout.ys; ++y) {
-      TensorType empty = scan.body->type(scan.body->outputs[layout.carries + y]);
-      empty.shape.insert(0, 0);
-      results.push_back(scan.length == 0 ? zeros(empty.shape, empty.dtype) : stack(ys[y]));
-    }
-    return results;
+    return scan_as_loop(scan, arguments, [&](const Arrays& inputs) { return replay(*scan.body, inputs); });
   });
   operands.insert(operands.end(), loop.captures.begin(), loop.captures.end());
   reverse_inlined(g, *loop.program,

@@ -1,7 +1,6 @@
 #include "eadem/transforms/transforms.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
 
 #include "eadem/ops/ops.h"
@@ -17,45 +16,6 @@ namespace {
 Arrays joined(Arrays first, const Arrays& rest) {
   first.insert(first.end(), rest.begin(), rest.end());
   return first;
-}
-
-// The carries after a scan that are values from outside of it (handed on from the start, captured) or one value of the
-// body twice are that value, as they are in the loop written out: it has one accumulator.
-void join_carries(const Program& body, std::int64_t length, const Arrays& carries, const Arrays& captures,
-                  Arrays& results) {
-  const std::size_t first_capture = body.inputs.size() - captures.size();
-  const auto input_of = [&](std::size_t carry) {
-    return static_cast<std::size_t>(std::find(body.inputs.begin(), body.inputs.end(), body.outputs[carry]) -
-                                    body.inputs.begin());
-  };
-  std::map<std::pair<ValueId, std::int64_t>, std::size_t> known;  // by the value and how many iterations make it
-  for (std::size_t i = 0; i < carries.size(); ++i) {
-    std::size_t carry = i, input = 0;
-    std::int64_t steps = length;
-    for (std::size_t followed = 0; steps > 0 && (input = input_of(carry)) < carries.size(); --steps) {
-      carry = input;
-      if (++followed != carries.size()) continue;
-      std::int64_t around = 1;  // by now these carries change places for ever
-      for (std::size_t next = input_of(carry); next != carry; next = input_of(next)) ++around;
-      steps = (steps - 1) % around + 1;
-    }
-    if (steps == 0)
-      results[i] = carries[carry];
-    else if (input >= first_capture && input < body.inputs.size())
-      results[i] = captures[input - first_capture];
-    else
-      results[i] = results[known.try_emplace({body.outputs[carry], steps}, i).first->second];
-  }
-}
-
-// The same of a call's results that are its operands, or one value twice.
-void join_results(const Program& body, const Arrays& operands, Arrays& results) {
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const auto input = std::find(body.inputs.begin(), body.inputs.end(), body.outputs[i]);
-    const auto first = std::find(body.outputs.begin(), body.outputs.end(), body.outputs[i]);
-    results[i] = input != body.inputs.end() ? operands[static_cast<std::size_t>(input - body.inputs.begin())]
-                                            : results[static_cast<std::size_t>(first - body.outputs.begin())];
-  }
 }
 
 }  // namespace
@@ -88,9 +48,24 @@ struct VjpState {
   std::string who;
   Traced traced;
   Types inputs;
+  bool is_written_out = false;
   std::vector<bool> active;
   Recording recording;
 };
+
+namespace {
+
+// Records the forward pass, of the loops written out where gradients are to be differentiated.
+void run_forward(VjpState& state, const Arrays& inputs) {
+  state.is_written_out = ToBeReversed::here();
+  if (state.is_written_out) state.traced = written_out(state.who, state.traced);
+  std::vector<bool> wanted(inputs.size(), true);
+  wanted.resize(state.traced.program->inputs.size(), false);
+  state.active = active_values(*state.traced.program, wanted);
+  state.recording = record(*state.traced.program, joined(inputs, state.traced.captures), state.active);
+}
+
+}  // namespace
 
 std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, const Arrays& inputs, Arrays& outputs) {
   auto state = std::make_shared<VjpState>();
@@ -101,12 +76,12 @@ std::shared_ptr<VjpState> begin_vjp(std::string who, const ArraysFunction& f, co
   if (!any)
     fail<TypeError>("[{}] there is nothing to differentiate: the argument holds ({}), no floating array", state->who,
                     print_types(state->inputs));
-  state->traced = trace(state->who, state->inputs, f);
+  {
+    const ToBeReversed scope;
+    state->traced = trace(state->who, state->inputs, f);
+  }
   dump_program(state->who, *state->traced.program);
-  std::vector<bool> wanted(inputs.size(), true);
-  wanted.resize(state->traced.program->inputs.size(), false);
-  state->active = active_values(*state->traced.program, wanted);
-  state->recording = record(*state->traced.program, joined(inputs, state->traced.captures), state->active);
+  run_forward(*state, inputs);
   for (const ValueId id : state->traced.program->outputs) outputs.push_back(*state->recording.values[at(id)]);
   return state;
 }
@@ -140,6 +115,14 @@ Arrays reversed(const VjpState& state, Recording recording, const std::vector<st
 }  // namespace
 
 Arrays finish_vjp(const VjpState& state, const std::vector<std::optional<Array>>& cotangents) {
+  if (ToBeReversed::here() && !state.is_written_out) {
+    VjpState again{state.who, state.traced, state.inputs, false, {}, {}};
+    Arrays inputs;
+    for (std::size_t i = 0; i < state.inputs.size(); ++i)
+      inputs.push_back(*state.recording.values[at(state.traced.program->inputs[i])]);
+    run_forward(again, inputs);
+    return reversed(again, std::move(again.recording), cotangents);
+  }
   return reversed(state, state.recording, cotangents);  // a copy: it may be gone back over again
 }
 
@@ -235,10 +218,7 @@ Arrays scan_arrays(std::string who, const ArraysFunction& f, const Arrays& carri
       fail<TypeError>("[{}] carry {} is {} before an iteration and {} after it", who, i, carries[i].type(), after);
   }
   ScanAttribute attributes{body.program, length, 0, static_cast<std::int64_t>(carries.size()), reverse};
-  Arrays results =
-      apply_all(prim::scan, with_captures(attributes, joined(carries, slices), body.captures), &attributes);
-  join_carries(*body.program, length, carries, body.captures, results);
-  return results;
+  return apply_scan(attributes, with_captures(attributes, joined(carries, slices), body.captures));
 }
 
 Arrays while_arrays(std::string who, const ArraysFunction& condition, const ArraysFunction& body,
@@ -280,11 +260,7 @@ Arrays cond_arrays(std::string who, const Array& index, const std::vector<Arrays
 
 Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, const RematPolicy& policy) {
   const Traced body = trace(std::move(who), types_of(inputs), f);
-  const RematAttribute attributes{body.program, policy.name, policy.names};
-  const Arrays operands = joined(inputs, body.captures);
-  Arrays results = apply_all(prim::remat, operands, &attributes);
-  join_results(*body.program, operands, results);
-  return results;
+  return apply_remat({body.program, policy.name, policy.names}, joined(inputs, body.captures));
 }
 
 Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,

@@ -12,8 +12,7 @@
 
 // Transforms of functions: they take a function on trees of arrays (see tree.h) and give another. They nest in any
 // order, run at once on concrete arrays, and are recorded where an outer transform is recording. The laws: vmap, scan
-// and the loop written out have the same bits, forward and backward. (Second derivatives of a scan may differ from the
-// loop's in their last bits: they are rounded where the scan hands values on.)
+// and the loop written out have the same bits, forward and backward, and so have their derivatives of every order.
 
 namespace eadem {
 

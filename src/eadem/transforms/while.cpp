@@ -105,10 +105,12 @@ void jvp(Jvp& j) {
                            return replay(*loop.condition, std::span(arguments).first(own));
                          }).program;
   for (std::size_t i = first; i-- > 0;) operands.insert(operands.begin(), j.in(i));
-  const Arrays results = apply_all(prim::while_loop, operands, &attributes);
+  Arrays results = apply_all(prim::while_loop, operands, &attributes);
   next = carries;
   for (std::size_t c = 0; c < carries; ++c)
     if (present[constants + c]) j.add_canonical(results[next++], c);
+  results.resize(carries);
+  static_cast<ProgramJvp&>(j).set_results(std::move(results));
 }
 
 // The loop over a batch: one loop, whose carries have the batch axis where an iteration gives them one. Where the

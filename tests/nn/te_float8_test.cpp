@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "../support/bits.h"
@@ -144,6 +145,65 @@ TEST(Float8Dense, DelayedScalingFollowsTheHistory) {
     EXPECT_EQ(doubles_of(kept.fp8_state->state.x.amax_history), history);
     EXPECT_EQ(scalar_of(kept.fp8_state->state.grad.scale), 57344);
   }
+}
+
+// A layer that a step applies to each of xs, in whatever way: its next state is by hand that of the largest magnitudes.
+TEST(Float8Dense, AStepThatAppliesALayerTwiceKeepsTheLargestMagnitudes) {
+  using Loss = std::function<Array(const DenseGeneral&, const Array&)>;  // of xs [n, 6, 70]
+  const auto one = [](const Array& xs, std::int64_t i) { return squeeze(slice_axis(xs, 0, {i, i + 1}), 0); };
+  const std::pair<const char*, Loss> ways[] = {
+      {"one after the other",
+       [&](const DenseGeneral& m, const Array& xs) { return sum(m(one(xs, 0))) * 3.0 + sum(m(one(xs, 1))); }},
+      {"a scan",
+       [](const DenseGeneral& m, const Array& xs) {
+         const auto factors = Array::from<float>({3, 1}, {2});
+         return sum(scan(
+                        [&](const Array& total, const std::pair<Array, Array>& x) {
+                          return std::pair(total + sum(m(x.first)) * x.second, std::tuple<>());
+                        },
+                        zeros({}), std::pair(xs, factors))
+                        .first);
+       }},
+      {"vmap",
+       [](const DenseGeneral& m, const Array& xs) {
+         const auto factors = Array::from<float>({3, 1}, {2});
+         return sum(vmap([](const DenseGeneral& l, const Array& x) { return sum(l(x)); }, {std::nullopt, 0})(m, xs) *
+                    factors);
+       }},
+      {"remat",
+       [&](const DenseGeneral& m, const Array& xs) {
+         const auto f = remat([](const DenseGeneral& l, const Array& x) { return sum(l(x)); });
+         return f(m, one(xs, 0)) * 3.0 + f(m, one(xs, 1));
+       }},
+  };
+  for (const Float8Scaling scaling : kScalings)
+    for (const bool most_recent : {false, true})
+      for (const auto& [name, loss] : ways) {
+        SCOPED_TRACE(name);
+        DenseGeneral layer = dense(scaling);
+        layer.fp8_state->recipe.most_recent = most_recent;
+        const Float8Recipe& recipe = layer.fp8_state->recipe;
+        // The larger one second, first; one of zeros; one of infinities, whose magnitude tells nothing.
+        const std::pair<double, double> sizes[] = {{1, 40}, {7, 2}, {0, 0}, {0, 0.25}, {INFINITY, 1}, {1, 3}};
+        std::uint64_t step = 0;
+        for (const auto& [first, second] : sizes) {
+          SCOPED_TRACE(step);
+          const Array xs = stack(std::vector<Array>{abs(drawn(++step, {6, 70}, DType::f32)) * first,
+                                                    abs(drawn(step + 100, {6, 70}, DType::f32)) * second});
+          const auto gradient = [&](const DenseGeneral& m, const Array& x) {
+            return grad([&](const DenseGeneral& l) { return loss(l, x); })(m);
+          };
+          const DenseGeneral got = with_float8_state(layer, gradient(layer, xs));
+          testing::expect_same(with_float8_state(layer, compile(gradient)(layer, xs)), got);
+          Float8State want = layer.fp8_state->state;
+          if (scaling == Float8Scaling::delayed)
+            want = {after_step(want.x, max(abs(xs)), Float8::e4m3, recipe),
+                    after_step(want.kernel, max(abs(layer.kernel)), Float8::e4m3, recipe),
+                    after_step(want.grad, Array::scalar(3.0, DType::f32), Float8::e5m2, recipe)};
+          testing::expect_same(got.fp8_state->state, want);
+          layer.fp8_state->state = want;
+        }
+      }
 }
 
 TEST(Float8Dense, ScalesOfNothingAndOfInfinity) {

@@ -122,6 +122,21 @@ TEST(Accumulate, RefusesUnequalParts) {
 }
 
 // Case C47 of the public reports: training that was stopped goes on to the bits of training that was not.
+// Micro-batches of a layer in 8 bits: the largest magnitude of all, and not a mean of next states.
+TEST(Accumulate, JoinsFloat8States) {
+  Rngs rngs(0);
+  nn::te::DenseGeneralOptions options;
+  options.fp8 = nn::te::Float8Recipe{.history = 3};
+  nn::te::DenseGeneral apart({8}, {4}, rngs, options), whole = apart;
+  const auto step = value_and_grad([](const nn::te::DenseGeneral& m, const Array& x) { return sum(m(x)); });
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    const Array x = normal(random_key(i), {6, 8}) * (i == 2 ? 0.0 : 5.0 - static_cast<double>(i));
+    apart = nn::te::with_float8_state(apart, accumulate(step, 3)(apart, x).second);
+    whole = nn::te::with_float8_state(whole, step(whole, x).second);
+    expect_same(apart.fp8_state->state, whole.fp8_state->state);
+  }
+}
+
 TEST(Checkpoint, ResumesToTheSameBits) {
   const eadem::testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "at3.safetensors";

@@ -85,6 +85,10 @@ Array block_product(const Array& a, const Array& b, DType result) {
   return product(in_blocks(a), transpose(in_blocks(transpose(b))), std::nullopt, result);
 }
 
+constexpr auto kJoinStates = [](const Float8State& one, const Float8State& other) {
+  return with_leaves(one, joined_float8_states(leaves(one), leaves(other)));
+};
+
 }  // namespace
 
 Float8Tensor quantize_float8(const Array& x, Float8 format, const Array& scale) {
@@ -144,6 +148,24 @@ Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 form
   return {scale_for(most, format, recipe.margin, before.scale), history};
 }
 
+Arrays joined_float8_states(const Arrays& one, const Arrays& other) {
+  Arrays joined;
+  for (std::size_t i = 0; i + 1 < one.size(); i += 2) {
+    const Array &scale = one[i], &history = one[i + 1], &other_scale = other[i], &other_history = other[i + 1];
+    // What came before is in both, so the greater of the last magnitudes has the greatest of all. A state that is not
+    // there is zeros, and so the less where both magnitudes are 0.
+    Array other_counts = other_scale > scale;
+    if (history.shape().back() > 0) {
+      const auto last = [](const Array& h) { return squeeze(slice_axis(h, -1, {0, 1}), -1); };
+      const Array a = last(history), b = last(other_history);
+      other_counts = where(equal(a, b), other_counts, logical_and(logical_not(is_nan(a)), logical_not(b < a)));
+    }
+    joined.push_back(where(other_counts, other_scale, scale));
+    joined.push_back(where(expand_dims(other_counts, -1), other_history, history));
+  }
+  return joined;
+}
+
 Float8State fresh_float8_state(const Float8Recipe& recipe) {
   const bool delayed = recipe.scaling == Float8Scaling::delayed;
   if (delayed && recipe.history < 1)
@@ -164,7 +186,8 @@ Array float8_product(const Array& x, const Array& kernel, const Float8State& sta
                         const auto& [a, w, s] = kept;
                         return std::tuple(block_product(g, transpose(w), x_dtype),
                                           block_product(transpose(a), g, w_dtype), s);
-                      })(x, kernel, state);
+                      },
+                      kJoinStates)(x, kernel, state);
   }
   const WholeTensors whole{recipe};
   return custom_vjp([=](const Array& a, const Array& w, const Float8State& s) { return whole.forward(a, w, s); },
@@ -172,7 +195,8 @@ Array float8_product(const Array& x, const Array& kernel, const Float8State& sta
                     [=](const std::tuple<Float8Tensor, Float8Tensor, Float8State>& kept, const Array& g) {
                       const auto& [a, w, s] = kept;
                       return whole.backward(a, w, s, g, x_dtype, w_dtype);
-                    })(x, kernel, state);
+                    },
+                    kJoinStates)(x, kernel, state);
 }
 
 }  // namespace eadem::nn::te

@@ -33,9 +33,27 @@ Array dequantize_float8(const Float8Tensor& x, DType dtype = DType::f32);
 /// where that maximum is 0 or not finite; the largest f32 where the quotient is infinite.
 Float8Scale after_step(const Float8Scale& before, const Array& amax, Float8 format, const Float8Recipe& recipe);
 
+/// The next states of a product that one step makes twice, as one: that of the greater magnitude, or of a NaN. States
+/// are pairs of scale and history; leading axes are layers.
+Arrays joined_float8_states(const Arrays& one, const Arrays& other);
+
+/// Whether a leaf of this path is of an fp8_state.
+inline bool is_float8_state(std::string_view path) {
+  return path.find("fp8_state/") != std::string_view::npos;
+}
+/// The leaves of every fp8_state of a model or its gradient, in order.
+template <class M>
+Arrays float8_states(const M& model) {
+  Arrays states;
+  for_each_leaf(model, [&](const std::string& path, const Array& leaf) {
+    if (is_float8_state(path)) states.push_back(leaf);
+  });
+  return states;
+}
+
 /// The model with every fp8_state taken from its gradient: what a training step does last. A product that the step did
-/// not make, or of no rows, keeps its state. One that it makes more than once (shared weights) gets the sum of its next
-/// states, as of any gradients: give each its own module.
+/// not make, or of no rows, keeps its state. One that it makes more than once (shared weights, micro-batches) gets the
+/// largest magnitude of all, as in Transformer Engine.
 template <class M>
 M with_float8_state(M model, const M& gradient) {
   const Arrays from = leaves(gradient);
@@ -43,7 +61,7 @@ M with_float8_state(M model, const M& gradient) {
   Array is_next;  // of a product's scale, which comes before its history; [layers] in a Stack
   for_each_leaf(model, [&](const std::string& path, Array& leaf) {
     const Array& other = from.at(next++);
-    if (path.find("fp8_state/") == std::string::npos) return;
+    if (!is_float8_state(path)) return;
     const bool is_scale = path.ends_with("/scale");
     if (is_scale) is_next = other > 0;
     leaf = where(is_scale ? is_next : expand_dims(is_next, -1), other, leaf);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "eadem/array/tree.h"
+#include "eadem/nn/te_float8.h"
 #include "eadem/ops/ops.h"
 
 namespace eadem::train {
@@ -34,18 +35,22 @@ Array part_of(const Array& batch, std::int64_t index, std::int64_t count);
 /// their order, and on nothing else. Where `count` is a power of two, a micro-batch makes 256 2^i rows of a product,
 /// and nothing underflows, the gradient of an f32 matrix that is used once is to the bit that of the whole batch by a
 /// mean loss, since the tree goes on above that of the product; sums of gains, biases and embeddings are rounded once
-/// for each micro-batch, so theirs is not. Throws ShapeError where axis 0 has no `count` equal parts.
+/// for each micro-batch, so theirs is not. An fp8_state is joined (nn::te::joined_float8_states). Throws ShapeError
+/// where axis 0 has no `count` equal parts.
 template <class F>
 auto accumulate(F f, std::int64_t count) {
   if (count < 1) fail<ValueError>("[accumulate] needs at least one micro-batch, got {}", count);
   return [f, count](const auto& model, const auto&... batch) {
     using Model = std::remove_cvref_t<decltype(model)>;
     detail::TreeSum total;
+    std::optional<Arrays> states;
     for (std::int64_t i = 0; i < count; ++i) {
       const auto part = [&](const auto& tree) {
         return map_leaves([&](const Array& x) { return detail::part_of(x, i, count); }, tree);
       };
       const auto [loss, gradient] = f(model, part(batch)...);
+      const Arrays own = nn::te::float8_states(gradient);
+      states = states ? nn::te::joined_float8_states(*states, own) : own;
       Arrays values = leaves(gradient);
       values.push_back(loss);
       total.add(std::move(values));
@@ -53,7 +58,12 @@ auto accumulate(F f, std::int64_t count) {
     Arrays values = total.mean();
     const Array loss = values.back();
     values.pop_back();
-    return std::pair<Array, Model>(loss, with_leaves(model, values));
+    Model mean = with_leaves(model, values);
+    auto state = states->begin();
+    for_each_leaf(mean, [&](const std::string& path, Array& leaf) {
+      if (nn::te::is_float8_state(path)) leaf = *state++;
+    });
+    return std::pair<Array, Model>(loss, std::move(mean));
   };
 }
 

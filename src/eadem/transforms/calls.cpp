@@ -206,6 +206,21 @@ Types infer_custom(const Signature& s) {
         "cotangent of each argument, ({}); it takes ({}) and gives ({})",
         print_types(given), print_types(operands), print_types(custom.backward->input_types()),
         print_types(custom.backward->output_types()));
+  for (const ProgramRef& join : custom.join) {
+    const std::size_t joined = join->outputs.size();
+    Types both;
+    if (joined <= operands.size()) {
+      both.assign(operands.end() - static_cast<std::ptrdiff_t>(joined), operands.end());
+      both.insert(both.end(), operands.end() - static_cast<std::ptrdiff_t>(joined), operands.end());
+    }
+    if (custom.join.size() != 1 || joined > operands.size() || join->input_types() != both ||
+        !std::equal(join->outputs.begin(), join->outputs.end(), both.begin(),
+                    [&](ValueId id, const TensorType& type) { return join->type(id) == type; }))
+      fail<TypeError>(
+          "[custom_vjp] join must take two cotangents of the last operands and give one; it takes ({}) and "
+          "gives ({})",
+          print_types(join->input_types()), print_types(join->output_types()));
+  }
   return results;
 }
 
@@ -219,15 +234,65 @@ Arrays custom_run_saving(const Equation& equation, std::span<const Array> operan
   return results;
 }
 
+// Takes what the last operands have from other uses out of their accumulators and joins it with these contributions.
+void join_with_earlier(Vjp& g, const Program& join, Arrays& contributions) {
+  const std::size_t joined = join.outputs.size(), first = g.operands() - joined;
+  Arrays both;
+  for (std::size_t i = first; i < g.operands(); ++i) {
+    const TensorType& type = g.in(i).type();
+    Accumulator earlier;
+    if (g.wants(i)) std::swap(earlier, g.operand_accumulator(i));
+    both.push_back(earlier.empty() ? zeros(type.shape, type.dtype) : earlier.rounded(type.dtype));
+  }
+  both.insert(both.end(), contributions.begin() + static_cast<std::ptrdiff_t>(first), contributions.end());
+  const Arrays results = replay(join, both);
+  std::copy(results.begin(), results.end(), contributions.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
 void custom_vjp_rule(Vjp& g) {
   Arrays inputs = g.saved();
   for (std::size_t r = 0; r < g.results(); ++r) inputs.push_back(g.ct(r));
-  const Arrays contributions = replay(*g.as<CustomVjpAttribute>().backward, inputs);
+  const auto& custom = g.as<CustomVjpAttribute>();
+  Arrays contributions = replay(*custom.backward, inputs);
+  if (!custom.join.empty()) join_with_earlier(g, *custom.join[0], contributions);
   for (std::size_t i = 0; i < g.operands(); ++i)
     if (g.wants(i)) g.add(i, contributions[i]);
 }
 
-// The three programs over the batch. Operands without it get it, so that each has a cotangent in every row.
+// The last operands, of one value for the whole batch, repeated so that their cotangents are joined over it.
+void repeat_joined(const Batch& b, const ProgramRef& join, Arrays& operands) {
+  const std::size_t joined = join->outputs.size(), first = b.operands() - joined;
+  bool any = false;
+  Types whole, repeated;
+  Arrays own;
+  for (std::size_t i = first; i < b.operands(); ++i) {
+    any = any || b.batched(i);
+    own.push_back(b.in(i));
+    whole.push_back(b.in(i).type());
+    repeated.push_back(operands[i].type());
+  }
+  if (any) return;
+  const auto repeat = [&](const Arrays& values) {
+    Arrays rows;
+    for (const Array& value : values) rows.push_back(with_batch_axis(value, b.size()));
+    return rows;
+  };
+  const auto fold = [&](const Arrays& rows) {
+    Arrays all;
+    for (const TensorType& type : whole) all.push_back(zeros(type.shape, type.dtype));
+    all.insert(all.end(), rows.begin(), rows.end());
+    const ScanAttribute scan{join, b.size(), 0, static_cast<std::int64_t>(joined), false};
+    return apply_all(prim::scan, all, &scan);
+  };
+  CustomVjpAttribute attributes;
+  attributes.body = attributes.forward = trace("vmap of custom_vjp", whole, repeat).program;
+  attributes.backward = trace("vmap of custom_vjp", repeated, fold).program;
+  attributes.join = {join};
+  const Arrays rows = apply_all(prim::custom_vjp, own, &attributes);
+  std::copy(rows.begin(), rows.end(), operands.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+// The programs over the batch. Operands without it get it, so that each has a cotangent in every row.
 void custom_vjp_batch(Batch& b) {
   const auto& custom = b.as<CustomVjpAttribute>();
   const auto batched = [&](const Program& program) {
@@ -236,13 +301,20 @@ void custom_vjp_batch(Batch& b) {
     return batched_program("custom_vjp", program, types, std::vector<bool>(types.size(), true), b.size());
   };
   const Traced body = batched(*custom.body), forward = batched(*custom.forward), backward = batched(*custom.backward);
-  if (!body.captures.empty() || !forward.captures.empty() || !backward.captures.empty()) {
+  CustomVjpAttribute attributes{body.program, forward.program, backward.program};
+  bool closed = body.captures.empty() && forward.captures.empty() && backward.captures.empty();
+  for (const ProgramRef& join : custom.join) {
+    const Traced batched_join = batched(*join);
+    attributes.join.push_back(batched_join.program);
+    closed = closed && batched_join.captures.empty();
+  }
+  if (!closed) {
     b.set_by_slices();
     return;
   }
   Arrays operands;
   for (std::size_t i = 0; i < b.operands(); ++i) operands.push_back(b.with_axis(i));
-  const CustomVjpAttribute attributes{body.program, forward.program, backward.program};
+  if (!custom.join.empty()) repeat_joined(b, custom.join[0], operands);
   b.set(apply_all(prim::custom_vjp, operands, &attributes));
 }
 

@@ -67,12 +67,15 @@ inline constexpr std::string_view kRematPolicies[] = {"nothing_saveable", "every
 Arrays apply_remat(const RematAttribute& remat, const Arrays& operands);
 
 /// body: operands to results; forward: operands to results and residuals; backward: residuals and cotangents of the
-/// results to those of the operands.
+/// results to those of the operands. join: none, or one that takes the last operands' cotangents from two uses and
+/// gives what stands for both; those of the other operands are added.
 struct CustomVjpAttribute {
   ProgramRef body, forward, backward;
+  std::vector<ProgramRef> join = {};
   static constexpr auto fields() {
     using S = CustomVjpAttribute;
-    return std::tuple(field("body", &S::body), field("forward", &S::forward), field("backward", &S::backward));
+    return std::tuple(field("body", &S::body), field("forward", &S::forward), field("backward", &S::backward),
+                      field("join", &S::join));
   }
 };
 

@@ -264,7 +264,8 @@ Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inpu
 }
 
 Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,
-                         const ArraysFunction& backward, const Arrays& inputs) {
+                         const ArraysFunction& backward, const Arrays& inputs, std::size_t joined,
+                         const ArraysFunction& join) {
   const Types types = types_of(inputs);
   const auto closed = [&who](std::string_view part, const Traced& traced) {
     if (!traced.captures.empty())
@@ -284,6 +285,12 @@ Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysF
   Types given(kept.begin() + static_cast<std::ptrdiff_t>(results.size()), kept.end());
   given.insert(given.end(), results.begin(), results.end());
   attributes.backward = closed("backward rule", trace(who, given, backward));
+  if (join) {
+    const Types last(types.end() - static_cast<std::ptrdiff_t>(joined), types.end());
+    Types both = last;
+    both.insert(both.end(), last.begin(), last.end());
+    attributes.join.push_back(closed("join", trace(who, both, join)));
+  }
   return apply_all(prim::custom_vjp, inputs, &attributes);
 }
 

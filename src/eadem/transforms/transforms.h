@@ -44,7 +44,9 @@ Arrays cond_arrays(std::string who, const Array& index, const std::vector<Arrays
                    const Arrays& operands);
 Arrays remat_arrays(std::string who, const ArraysFunction& f, const Arrays& inputs, const RematPolicy& policy);
 Arrays custom_vjp_arrays(std::string who, const ArraysFunction& f, const ArraysFunction& forward,
-                         const ArraysFunction& backward, const Arrays& inputs);
+                         const ArraysFunction& backward, const Arrays& inputs, std::size_t joined = 0,
+                         const ArraysFunction& join = nullptr);
+struct AddedUp {};  // what cotangents are without a `join`
 /// begin, begin + 1, ...: i64[count].
 Array counted_from(std::int64_t begin, std::int64_t count);
 /// i64: 1 where the bool scalar holds; throws TypeError for another type.
@@ -347,13 +349,24 @@ auto remat(F f, RematPolicy policy = {}) {
 }
 
 /// f with a reverse rule of its own: forward(arguments...) gives (f's result, residuals), backward(residuals,
-/// cotangent) gives a tuple of the arguments' cotangents.
-template <class F, class Forward, class Backward>
-auto custom_vjp(F f, Forward forward, Backward backward) {
+/// cotangent) gives a tuple of the arguments' cotangents. Those that the last argument gets from several uses are
+/// added, or are joined by join(one, other), whose order must not matter and to which zeros are nothing.
+template <class F, class Forward, class Backward, class Join = detail::AddedUp>
+auto custom_vjp(F f, Forward forward, Backward backward, Join join = {}) {
   return [=](const auto&... arguments) {
     using Result = std::remove_cvref_t<decltype(f(arguments...))>;
     using Residuals = std::tuple_element_t<1, std::remove_cvref_t<decltype(forward(arguments...))>>;
     const std::tuple<std::remove_cvref_t<decltype(arguments)>...> all(arguments...);
+    const auto& last = std::get<sizeof...(arguments) - 1>(all);
+    std::size_t joined = 0;
+    detail::ArraysFunction joining;
+    if constexpr (!std::is_same_v<Join, detail::AddedUp>) {
+      joined = leaves(last).size();
+      joining = [&](const Arrays& values) {
+        const auto both = std::span(values);
+        return leaves(join(with_leaves(last, both.first(joined)), with_leaves(last, both.subspan(joined))));
+      };
+    }
     std::optional<Result> traced;
     std::optional<Residuals> residuals;
     const Arrays results = detail::custom_vjp_arrays(
@@ -374,7 +387,7 @@ auto custom_vjp(F f, Forward forward, Backward backward) {
           return leaves(backward(with_leaves(*residuals, std::span(values).first(count)),
                                  with_leaves(*traced, std::span(values).subspan(count))));
         },
-        leaves(all));
+        leaves(all), joined, joining);
     return with_leaves(*traced, results);
   };
 }

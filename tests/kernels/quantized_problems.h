@@ -84,6 +84,7 @@ inline std::vector<Weights> every_form(std::int64_t rows, std::int64_t columns) 
   all.push_back(affine(8, 128, DType::f32, rows, columns, 93));
   all.push_back(affine(6, 64, DType::f16, rows, columns, 94));
   all.push_back(affine(5, 32, DType::f32, rows, columns, 95));
+  all.push_back(affine(2, 32, DType::f16, rows, columns, 96));
   return all;
 }
 

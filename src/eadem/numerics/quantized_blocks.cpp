@@ -15,17 +15,25 @@ namespace {
 
 using Byte = std::uint8_t;
 
-// Where a decoder writes one block.
+// Where a decoder writes one block: its scales and biases, or the factors that these are products of.
 struct Out {
-  Byte* codes;
-  float* scales;
-  float* biases;
+  Byte* codes = nullptr;
+  float *scales = nullptr, *biases = nullptr;
+  float16 *scale_factor = nullptr, *bias_factor = nullptr;
+  std::int8_t *scale_integers = nullptr, *bias_integers = nullptr;
 };
 
-float half(const Byte* at) {
+float16 stored_half(const Byte* at) {
   std::uint16_t bits;
   std::memcpy(&bits, at, 2);  // GGUF is little-endian, and so are the CPUs that this runs on
-  return to_float(float16{bits});
+  return {bits};
+}
+float half(const Byte* at) {
+  return to_float(stored_half(at));
+}
+// The factor of biases has a minus sign.
+float16 negated_half(const Byte* at) {
+  return {static_cast<std::uint16_t>(stored_half(at).bits ^ 0x8000)};
 }
 
 std::uint32_t word(const Byte* at) {
@@ -78,27 +86,31 @@ void pairs_of_bits(const Byte* at, Byte* codes) {
 }
 
 void q2_k(const Byte* block, Out out) {  // 16 bytes (scale, min) of nibbles, 64 bytes of codes, d f16, dmin f16
-  const float d = half(block + 80), dmin = half(block + 82);
+  *out.scale_factor = stored_half(block + 80);
+  *out.bias_factor = negated_half(block + 82);
   for (int g = 0; g < 16; ++g) {
-    out.scales[g] = d * static_cast<float>(block[g] & 15);
-    out.biases[g] = -(dmin * static_cast<float>(block[g] >> 4));
+    out.scale_integers[g] = static_cast<std::int8_t>(block[g] & 15);
+    out.bias_integers[g] = static_cast<std::int8_t>(block[g] >> 4);
   }
   pairs_of_bits(block + 16, out.codes);
 }
 
 void q3_k(const Byte* block, Out out) {  // 32 bytes of high bits, 64 of low codes, 12 of 6-bit scales, d f16
   const Byte* scales = block + 96;
-  const float d = half(block + 108);
+  *out.scale_factor = stored_half(block + 108);
   for (int g = 0; g < 16; ++g) {
     const int low = (scales[g % 8] >> (g / 8 * 4)) & 15, high = (scales[8 + g % 4] >> (g / 4 * 2)) & 3;
-    out.scales[g] = d * static_cast<float>((low | high << 4) - 32);
+    out.scale_integers[g] = static_cast<std::int8_t>((low | high << 4) - 32);
   }
   pairs_of_bits(block + 32, out.codes);
   for (int k = 0; k < 256; ++k) out.codes[k] = static_cast<Byte>(out.codes[k] | ((block[k % 32] >> (k / 32)) & 1) << 2);
 }
 
-// The 6-bit scales and mins of eight groups in 12 bytes.
-void scales_and_mins(const Byte* at, float d, float dmin, Out out) {
+// d f16, dmin f16, and the 6-bit scales and mins of eight groups in 12 bytes.
+void scales_and_mins(const Byte* block, Out out) {
+  *out.scale_factor = stored_half(block);
+  *out.bias_factor = negated_half(block + 2);
+  const Byte* at = block + 4;
   for (int g = 0; g < 8; ++g) {
     int scale, min;
     if (g < 4) {
@@ -108,8 +120,8 @@ void scales_and_mins(const Byte* at, float d, float dmin, Out out) {
       scale = (at[g + 4] & 15) | (at[g - 4] >> 6) << 4;
       min = (at[g + 4] >> 4) | (at[g] >> 6) << 4;
     }
-    out.scales[g] = d * static_cast<float>(scale);
-    out.biases[g] = -(dmin * static_cast<float>(min));
+    out.scale_integers[g] = static_cast<std::int8_t>(scale);
+    out.bias_integers[g] = static_cast<std::int8_t>(min);
   }
 }
 
@@ -119,20 +131,20 @@ void long_nibbles(const Byte* at, Byte* codes) {
 }
 
 void q4_k(const Byte* block, Out out) {  // d f16, dmin f16, 12 bytes of scales and mins, 128 of nibbles
-  scales_and_mins(block + 4, half(block), half(block + 2), out);
+  scales_and_mins(block, out);
   long_nibbles(block + 16, out.codes);
 }
 void q5_k(const Byte* block,
           Out out) {  // d f16, dmin f16, 12 bytes of scales and mins, 32 of fifth bits, 128 of nibbles
-  scales_and_mins(block + 4, half(block), half(block + 2), out);
+  scales_and_mins(block, out);
   long_nibbles(block + 48, out.codes);
   for (int k = 0; k < 256; ++k)
     out.codes[k] = static_cast<Byte>(out.codes[k] | ((block[16 + k % 32] >> (k / 32)) & 1) << 4);
 }
 
 void q6_k(const Byte* block, Out out) {  // 128 bytes of nibbles, 64 of high pairs, 16 signed scales, d f16
-  const float d = half(block + 208);
-  for (int g = 0; g < 16; ++g) out.scales[g] = d * static_cast<float>(static_cast<std::int8_t>(block[192 + g]));
+  *out.scale_factor = stored_half(block + 208);
+  for (int g = 0; g < 16; ++g) out.scale_integers[g] = static_cast<std::int8_t>(block[192 + g]);
   for (int k = 0; k < 256; ++k) {
     const int part = k / 128, within = k % 128;
     const int low = (block[part * 64 + within % 64] >> (within / 64 * 4)) & 15;
@@ -154,12 +166,19 @@ constexpr std::array<BlockInfo, kBlockTypeCount> kBlocks{{
     {"q4_1", 32, 20, {4, 32, false, DType::f16}, q4_1},
     {"q5_0", 32, 22, {5, 32, true, DType::f16}, q5_0},
     {"q5_1", 32, 24, {5, 32, false, DType::f16}, q5_1},
-    {"q2_k", 256, 84, {2, 16, false, DType::f32}, q2_k},
-    {"q3_k", 256, 110, {3, 16, true, DType::f32}, q3_k},
-    {"q4_k", 256, 144, {4, 32, false, DType::f32}, q4_k},
-    {"q5_k", 256, 176, {5, 32, false, DType::f32}, q5_k},
-    {"q6_k", 256, 210, {6, 16, true, DType::f32}, q6_k},
+    {"q2_k", 256, 84, {2, 16, false, DType::i8}, q2_k},
+    {"q3_k", 256, 110, {3, 16, true, DType::i8}, q3_k},
+    {"q4_k", 256, 144, {4, 32, false, DType::i8}, q4_k},
+    {"q5_k", 256, 176, {5, 32, false, DType::i8}, q5_k},
+    {"q6_k", 256, 210, {6, 16, true, DType::i8}, q6_k},
 }};
+
+// The products; none for the biases of a symmetric format.
+void multiply(const ScaleFactors& factors, std::vector<float>& values) {
+  const std::size_t groups = factors.of_blocks.empty() ? 1 : factors.of_groups.size() / factors.of_blocks.size();
+  for (std::size_t g = 0; g < values.size(); ++g)
+    values[g] = to_float(factors.of_blocks[g / groups]) * static_cast<float>(factors.of_groups[g]);
+}
 
 const BlockInfo& info_of(QuantizedType type) {
   return kBlocks[static_cast<std::size_t>(type)];
@@ -211,11 +230,30 @@ void QuantizedMatrix::read_row(std::int64_t row, QuantizedRow& out) const {
   const auto* bytes = reinterpret_cast<const Byte*>(data + row * row_bytes);
   if (type != QuantizedType::affine) {
     const BlockInfo& info = info_of(type);
-    const std::int64_t groups_of_block = info.columns / format.group;
-    for (std::int64_t block = 0; block < columns / info.columns; ++block)
-      info.decode(bytes + block * info.bytes,
-                  {out.codes.data() + block * info.columns, out.scales.data() + block * groups_of_block,
-                   format.symmetric ? nullptr : out.biases.data() + block * groups_of_block});
+    const bool factored = format.scale_dtype == DType::i8;
+    if (factored) {
+      out.scale_factors.assign(count, groups);
+      out.bias_factors.assign(count, groups);
+    }
+    for (std::int64_t block = 0; block < columns / info.columns; ++block) {
+      const std::int64_t group = block * (info.columns / format.group);
+      Out to;
+      to.codes = out.codes.data() + block * info.columns;
+      if (factored) {
+        to.scale_factor = out.scale_factors.of_blocks.data() + block;
+        to.bias_factor = out.bias_factors.of_blocks.data() + block;
+        to.scale_integers = out.scale_factors.of_groups.data() + group;
+        to.bias_integers = out.bias_factors.of_groups.data() + group;
+      } else {
+        to.scales = out.scales.data() + group;
+        to.biases = out.biases.data() + (format.symmetric ? 0 : group);
+      }
+      info.decode(bytes + block * info.bytes, to);
+    }
+    if (factored) {
+      multiply(out.scale_factors, out.scales);
+      multiply(out.bias_factors, out.biases);
+    }
     return;
   }
   // MLX packs codes without gaps from the lowest bit up, so a code may straddle two bytes.

@@ -23,7 +23,7 @@ struct QuantizedFormat {
   int bits = 0;
   int group = 0;
   bool symmetric = false;          ///< b = -2^(bits-1) s exactly, so that the centred bias b' is zero and not computed
-  DType scale_dtype = DType::f32;  ///< f16 where every s and b is exactly an f16
+  DType scale_dtype = DType::f32;  ///< f16 where every s and b is exactly one; i8 where they have ScaleFactors
   friend bool operator==(const QuantizedFormat&, const QuantizedFormat&) = default;
 };
 
@@ -37,11 +37,28 @@ const QuantizedFormat& format_of(QuantizedType block_type);
 int block_columns(QuantizedType block_type);
 int block_bytes(QuantizedType block_type);
 
+/// Columns of a block whose groups share a factor.
+inline constexpr int kFactorColumns = 256;
+
+/// The scales (or biases) of the K types as they are stored: those of a group are the product, exact in f32, of its
+/// block's factor and its own integer.
+struct ScaleFactors {
+  std::vector<float16> of_blocks;
+  std::vector<std::int8_t> of_groups;
+
+  /// Zeros for a row of so many columns and groups.
+  void assign(std::size_t columns, std::size_t groups) {
+    of_blocks.assign(columns / kFactorColumns, float16{});
+    of_groups.assign(groups, 0);
+  }
+};
+
 /// One row, decoded: uncentred codes 0 <= q < 2^bits, and s and b of each group, exact in f32. `biases` is empty for
 /// symmetric formats.
 struct QuantizedRow {
   std::vector<std::uint8_t> codes;
   std::vector<float> scales, biases;
+  ScaleFactors scale_factors, bias_factors;  ///< of formats with scales in i8; else their content has no meaning
 };
 
 /// A matrix [rows, columns] of quantized weights in memory that someone else owns.

@@ -7,67 +7,112 @@
 namespace eadem::kernels::quantized {
 namespace {
 
-// Few rows, fields of 4 to 6 bits: codes are looked up in registers.
+// Few rows, codes of 2 to 6 bits: they are looked up in registers.
+
+// Sums of a slab's steps, [steps][kRows].
+template <int kRows>
+using StepSums = float[kSlabColumns / 16][kRows][16];
+
+// Steps first .. first + kCount - 1 of a slab of `steps` (an int, or its constant), x beginning with the slab.
+template <int kWidth, int kRun, int kRows, int kCount, class Steps>
+EADEM_INLINE void add_steps(const CodeTable& table, const std::uint32_t* slab, Steps steps, int first,
+                            const std::uint32_t* x, std::ptrdiff_t x_stride, StepSums<kRows>& sums) {
+  // Of 3 bits two steps of 16 columns share a plane: of an even number, which is which is known.
+  constexpr bool kShared = kWidth == 3 && kRun == 16, kShift = kShared && kCount % 2 != 0;
+  constexpr int kUnits = std::min(kPlaneUnits<kWidth>, kRun / kUnit<kWidth>);
+  const std::ptrdiff_t next = steps * kPanelRows;
+  const std::uint32_t* word = slab + first * kPanelRows;
+  const std::uint32_t* plane = slab + kRun / kUnit<kWidth> * next + (kShared ? first / 2 : first) * kPanelRows;
+  x += first * (kRun / 2);
+  __m512 chain[kRows][kCount][2];
+  unrolled<kRows * kCount * 2>([&](auto i) EADEM_LAMBDA { (&chain[0][0][0])[i] = _mm512_setzero_ps(); });
+  for (int k = 0; k < kRun; k += kUnit<kWidth> * kUnits, plane += next)
+    unrolled<kUnits>([&](auto u) EADEM_LAMBDA {
+      unrolled<kUnit<kWidth> / 2>([&](auto i) EADEM_LAMBDA {
+        unrolled<kCount>([&](auto a) EADEM_LAMBDA {
+          const __m512i low = _mm512_load_si512(word + a * kPanelRows);
+          const std::uint32_t* const high = plane + (kShared ? a / 2 : a) * kPanelRows;
+          const __m512i above = !kHasPlane<kWidth> ? low
+                                : kShift           ? load_plane(high, first % 2 * 2)
+                                                   : _mm512_load_si512(high);
+          constexpr int unit = kShared && !kShift ? a % 2 : u;
+          const __m512i code = table.pair<kWidth, kPairShift<kWidth, i>>(fields_of<kWidth, unit, i % 2>(low, above));
+          unrolled<kRows>([&](auto r) EADEM_LAMBDA {
+            chain[r][a][i % 2] = dot_pairs(chain[r][a][i % 2], x[r * x_stride + a * (kRun / 2) + i], code);
+          });
+        });
+      });
+      word += next, x += kUnit<kWidth> / 2;
+    });
+  unrolled<kRows * kCount>([&](auto i) EADEM_LAMBDA {
+    constexpr int r = i / kCount, a = i % kCount;
+    _mm512_store_ps(sums[first + a][r], _mm512_add_ps(chain[r][a][0], chain[r][a][1]));
+  });
+}
+
+// Adds t_g of the groups of a slab to `total`; x_sums begins with the slab.
+template <int kRows>
+EADEM_INLINE void add_groups(const PackedQuantized& w, const std::byte* scales, int groups,
+                             const StepSums<kRows>& steps, const float* x_sums, std::ptrdiff_t x_stride,
+                             __m512 (&total)[kRows]) {
+  const GroupScales load(w, scales, groups);
+  const int count = 1 << w.log_steps;
+  for (int g = 0; g < groups; ++g) {
+    const Group scale = load(g);
+    unrolled<kRows>([&](auto r) EADEM_LAMBDA {
+      __m512 q = _mm512_load_ps(steps[g * count][r]);
+      for (int i = 1; i < count; ++i) q = _mm512_add_ps(q, _mm512_load_ps(steps[g * count + i][r]));
+      const __m512 t =
+          w.format.symmetric
+              ? _mm512_mul_ps(scale.s, q)
+              : _mm512_fmadd_ps(scale.s, q, _mm512_mul_ps(scale.b, _mm512_set1_ps(x_sums[r * x_stride + g])));
+      total[r] = _mm512_add_ps(total[r], t);
+    });
+  }
+}
+
 template <int kWidth, int kRun, int kRows>
 EADEM_BF16 void decode_panel(const Task& task, std::int64_t panel) {
-  constexpr int kAbreast = std::max(1, 4 / kRows);
+  constexpr int kAbreast = std::max(1, 4 / kRows), kSlabSteps = kSlabColumns / kRun;
   const PackedQuantized& w = *task.w;
-  const std::byte* base = w.panel(panel);
-  const std::ptrdiff_t x_stride = task.x_stride / 2;
   const CodeTable table(kWidth, w.format.bits);
-  const std::int64_t mask = (1 << w.log_steps) - 1;
-  const std::int64_t runs = w.columns / kRun;
-  __m512 codes[kRows], sum[kRows];
+  const std::byte* slab = w.panel(panel);
+  const std::uint32_t* x = task.pairs;
+  const float* x_sums = task.sums;
+  __m512 sum[kRows];
+  alignas(64) StepSums<kRows> steps_sums;
   Tree<kRows> tree;
   for (__m512& each : sum) each = _mm512_setzero_ps();
+  const auto add_slab = [&](auto steps) EADEM_LAMBDA {
+    const auto* words = reinterpret_cast<const std::uint32_t*>(slab);
+    // With steps of 16 columns the order of memory is not that of use, which the CPU would foresee.
+    const std::byte* ahead = slab + kPrefetchBytes;
+    const auto prefetch = [&](int count) EADEM_LAMBDA {
+      const std::byte* const end = ahead + w.slab_bytes / kSlabSteps * static_cast<std::size_t>(count);
+      for (; ahead < end; ahead += 64) _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+    };
+    int s = 0;
+    for (; s + kAbreast <= steps; s += kAbreast) {
+      if constexpr (kRun == 16) prefetch(kAbreast);
+      add_steps<kWidth, kRun, kRows, kAbreast>(table, words, steps, s, x, task.x_stride / 2, steps_sums);
+    }
+    for (; s < steps; ++s) add_steps<kWidth, kRun, kRows, 1>(table, words, steps, s, x, task.x_stride / 2, steps_sums);
+    const int groups = steps >> w.log_steps;
+    add_groups<kRows>(w, slab + static_cast<std::size_t>(steps) * w.step_bytes, groups, steps_sums, x_sums,
+                      task.sums_stride, sum);
+    slab += w.slab_bytes, x += kSlabColumns / 2, x_sums += groups;
+  };
   const auto close_block = [&]() EADEM_BF16 {
     tree.add(sum);
     for (__m512& each : sum) each = _mm512_setzero_ps();
   };
-  const auto several = [&]<int kCount>(std::integral_constant<int, kCount>, std::int64_t run) EADEM_LAMBDA {
-    const std::uint32_t *word = w.words(base, run), *x = task.pairs + run * (kRun / 2);
-    const std::ptrdiff_t next = w.quad_steps(run) * kPanelRows;
-    __m512 chain[kRows][kCount][2];
-    unrolled<kRows * kCount * 2>([&](auto i) EADEM_LAMBDA { (&chain[0][0][0])[i] = _mm512_setzero_ps(); });
-    const std::uint32_t* plane = word + kRun / 8 * next;
-    for (int k = 0; k < kRun; k += 8 * kPlaneUnits<kWidth>, plane += next)
-      unrolled<kPlaneUnits<kWidth>>([&](auto u) EADEM_LAMBDA {
-        unrolled<4>([&](auto i) EADEM_LAMBDA {
-          unrolled<kCount>([&](auto a) EADEM_LAMBDA {
-            const __m512i low = _mm512_load_si512(word + a * kPanelRows);
-            const __m512i above = kWidth == 4 ? low : _mm512_load_si512(plane + a * kPanelRows);
-            const __m512i code = table.pair<kWidth, u, i>(low, above);
-            unrolled<kRows>([&](auto r) EADEM_LAMBDA {
-              chain[r][a][i % 2] = dot_pairs(chain[r][a][i % 2], x[r * x_stride + a * (kRun / 2) + i], code);
-            });
-          });
-        });
-        word += next, x += 4;
-      });
-    unrolled<kCount>([&](auto a) EADEM_LAMBDA {
-      const bool opens = ((run + a) & mask) == 0, closes = ((run + a + 1) & mask) == 0;
-      unrolled<kRows>([&](auto r) EADEM_LAMBDA {
-        const __m512 step = _mm512_add_ps(chain[r][a][0], chain[r][a][1]);
-        codes[r] = opens ? step : _mm512_add_ps(codes[r], step);
-      });
-      if (!closes) return;
-      const std::int64_t group = (run + a) >> w.log_steps;
-      const Group scale = load_group(w, base, group);
-      unrolled<kRows>([&](auto r) EADEM_LAMBDA {
-        const __m512 t =
-            w.format.symmetric
-                ? _mm512_mul_ps(scale.s, codes[r])
-                : _mm512_fmadd_ps(scale.s, codes[r],
-                                  _mm512_mul_ps(scale.b, _mm512_set1_ps(task.sums[r * task.sums_stride + group])));
-        sum[r] = _mm512_add_ps(sum[r], t);
-      });
-      if ((group + 1) * w.format.group % 256 == 0) close_block();
-    });
-  };
-  std::int64_t run = 0;
-  for (; run + kAbreast <= runs; run += kAbreast) several(std::integral_constant<int, kAbreast>{}, run);
-  if constexpr (kAbreast > 1)
-    for (; run < runs; ++run) several(std::integral_constant<int, 1>{}, run);
+  std::int64_t k = 0;
+  while (k + kSlabColumns <= w.columns) {
+    add_slab(Constant<kSlabSteps>());
+    k += kSlabColumns;
+    if (k % 256 == 0) close_block();
+  }
+  if (k < w.columns) add_slab(static_cast<int>(w.columns - k) / kRun);
   if (w.columns % 256 != 0) close_block();
   tree.total(sum);
   for (int r = 0; r < kRows; ++r)
@@ -176,6 +221,8 @@ void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   const bool small = task.w->format.group == 16;
   if (!plain) return kDecode.pick(Target::avx512)(task, begin, end);
   switch (task.w->width) {
+    case 2: return small ? decode_panels<2, 16>(task, begin, end) : decode_panels<2, 32>(task, begin, end);
+    case 3: return small ? decode_panels<3, 16>(task, begin, end) : decode_panels<3, 32>(task, begin, end);
     case 4: return small ? decode_panels<4, 16>(task, begin, end) : decode_panels<4, 32>(task, begin, end);
     case 5: return decode_panels<5, 32>(task, begin, end);
     case 6: return small ? decode_panels<6, 16>(task, begin, end) : decode_panels<6, 32>(task, begin, end);

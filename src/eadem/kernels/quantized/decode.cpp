@@ -54,10 +54,13 @@ class PanelProduct {
 
   template <int kAbreast>
   HWY_INLINE HWY_ATTR void several(std::int64_t run) {
-    constexpr int kColumns = kUnit<kWidth>, kUnits = kPlaneUnits<kWidth>;
+    // Of 3 bits two runs of 16 columns share a plane.
+    constexpr bool kShared = kWidth == 3 && kRun == 16;
+    constexpr int kColumns = kUnit<kWidth>, kUnits = kShared ? 1 : kPlaneUnits<kWidth>;
+    if (kRun == 16 && vector_ == 0) prefetch(run, kAbreast);
     const std::uint32_t* words = task_.w->words(base_, run) + vector_ * kLanes;
-    const std::ptrdiff_t next = task_.w->quad_steps(run) * kPanelRows;
-    const std::uint32_t* plane = words + kRun / kColumns * next;
+    const std::ptrdiff_t next = task_.w->slab_steps(run) * kPanelRows;
+    const std::uint32_t* plane = kHasPlane<kWidth> ? task_.w->plane(base_, run) + vector_ * kLanes : words;
     const float* x = task_.x + run * kRun;
     const std::int64_t mask = (1 << task_.w->log_steps) - 1;
     VF chain[kRows][kAbreast][kChains];
@@ -67,7 +70,11 @@ class PanelProduct {
     });
     for (int k = 0; k < kRun; k += kUnits * kColumns) {
       VU above[kAbreast];
-      unrolled<kAbreast>([&](auto a) HWY_ATTR { above[a] = load_plane<kWidth>(plane + a * kPanelRows, next, k); });
+      unrolled<kAbreast>([&](auto a) HWY_ATTR {
+        const int at = kShared ? static_cast<int>((run + a) / 2 - run / 2) : static_cast<int>(a);
+        above[a] = load_plane<kWidth>(plane + at * kPanelRows, next, k);
+        if constexpr (kShared) above[a] = hn::ShiftRightSame(above[a], task_.w->plane_shift(run + a));
+      });
       unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
         Unit<kWidth> unit[kAbreast];
         unrolled<kAbreast>([&](auto a) HWY_ATTR { load_unit<kWidth, u>(words + a * kPanelRows, above[a], unit[a]); });
@@ -98,38 +105,45 @@ class PanelProduct {
     });
   }
 
-  // Adds t_g of kCount groups from `group` on. They lie in one quad, and only the last may end a block.
+  // Adds t_g of kCount groups from `group` on. They lie in one slab, and only the last may end a block.
   template <int kCount>
   HWY_INLINE HWY_ATTR void close_groups(const VF (&codes)[kCount][kRows], std::int64_t group) {
-    if (task_.w->format.scale_dtype == DType::f16)
-      add_groups<true>(codes, group);
-    else
-      add_groups<false>(codes, group);
+    with_scales(task_.w->format.scale_dtype, [&](auto scales) HWY_ATTR { add_groups<scales()>(codes, group); });
     if ((group + kCount) * task_.w->format.group % 256 == 0) close_block();
   }
 
-  template <bool kHalf, int kCount>
+  template <DType kScales, int kCount>
   HWY_INLINE HWY_ATTR void add_groups(const VF (&codes)[kCount][kRows], std::int64_t group) {
     const std::byte* scales = task_.w->scales(base_, group);
+    const std::byte* factors = kScales == DType::i8 ? task_.w->factors(base_, group) : nullptr;
     const std::size_t next = task_.w->group_scale_bytes;
     VF sum[kRows];
     unrolled<kRows>([&](auto r) HWY_ATTR { sum[r] = sum_[r]; });
     if (task_.w->format.symmetric) {
       unrolled<kCount>([&](auto i) HWY_ATTR {
-        const VF s = load_scales(scales + i * next, kHalf, vector_);
+        const VF s = load_scales<kScales>(scales + i * next, factors, vector_);
         unrolled<kRows>([&](auto r) HWY_ATTR { sum[r] = hn::Add(sum[r], hn::Mul(s, codes[i][r])); });
       });
     } else {
       const float* sums = task_.sums + group;
       unrolled<kCount>([&](auto i) HWY_ATTR {
-        const VF s = load_scales(scales + i * next, kHalf, vector_);
-        const VF b = hn::MulAdd(centre_, s, load_scales(scales + i * next, kHalf, vector_ + kVectors));
+        const VF s = load_scales<kScales>(scales + i * next, factors, vector_);
+        const VF b = hn::MulAdd(centre_, s, load_scales<kScales>(scales + i * next, factors, vector_ + kVectors));
         unrolled<kRows>([&](auto r) HWY_ATTR {
           sum[r] = hn::Add(sum[r], scaled(s, codes[i][r], b, hn::Set(DF(), sums[r * task_.sums_stride + i])));
         });
       });
     }
     unrolled<kRows>([&](auto r) HWY_ATTR { sum_[r] = sum[r]; });
+  }
+
+  // What lies ahead of `count` runs, in the order of memory: with steps of 16 columns that is not the order of use,
+  // which the CPU would foresee.
+  HWY_INLINE HWY_ATTR void prefetch(std::int64_t run, int count) const {
+    const std::size_t bytes = task_.w->slab_bytes >> task_.w->log_slab_steps;
+    const std::byte* at = base_ + quantized::kPrefetchBytes + static_cast<std::size_t>(run) * bytes;
+    for (const std::byte* const end = at + static_cast<std::size_t>(count) * bytes; at < end; at += 64)
+      __builtin_prefetch(at);
   }
 
   HWY_INLINE HWY_ATTR void close_block() {
@@ -175,6 +189,8 @@ HWY_ATTR void by_chains(const quantized::Task& task, std::int64_t begin, std::in
 HWY_ATTR void decode(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
   const bool small = task.w->format.group == 16;
   switch (task.w->width) {
+    case 2: return small ? by_chains<2, 16>(task, begin, end) : by_chains<2, 32>(task, begin, end);
+    case 3: return small ? by_chains<3, 16>(task, begin, end) : by_chains<3, 32>(task, begin, end);
     case 4: return small ? by_chains<4, 16>(task, begin, end) : by_chains<4, 32>(task, begin, end);
     case 5: return by_chains<5, 32>(task, begin, end);
     case 6: return small ? by_chains<6, 16>(task, begin, end) : by_chains<6, 32>(task, begin, end);

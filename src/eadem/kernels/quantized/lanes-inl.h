@@ -36,12 +36,12 @@ HWY_INLINE HWY_ATTR void unrolled(F&& f) {
   (std::make_integer_sequence<int, N>{});
 }
 
-// Codes are unpacked by units of so many columns, which lie in one word or, for widths 5 and 6, in two after joining
-// their planes: of these, two units at a time share a vector of high bits.
+// Codes are unpacked by units of so many columns, which lie in one word or, for widths with a plane, in two after
+// joining it: two units at a time share a vector of high bits.
 template <int kWidth>
-inline constexpr int kUnit = kWidth == 8 ? 4 : 8;
+inline constexpr int kUnit = 32 / low_bits(kWidth);
 template <int kWidth>
-inline constexpr bool kHasPlane = kWidth == 5 || kWidth == 6;
+inline constexpr bool kHasPlane = kWidth != low_bits(kWidth);
 template <int kWidth>
 inline constexpr int kUnitWords = kHasPlane<kWidth> ? 2 : 1;
 template <int kWidth>
@@ -62,28 +62,30 @@ HWY_INLINE HWY_ATTR VU shifted_right(VU x) {
     return hn::ShiftLeft<-kShift>(x);
 }
 
-// The high bits of 16 columns from k on (of a step's, whose plane begins at `plane`), at the low end of their bytes.
+// The high bits of two units from column k of a step on, whose plane begins at `plane`: at the low end of the fields.
 template <int kWidth>
 HWY_INLINE HWY_ATTR VU load_plane([[maybe_unused]] const std::uint32_t* plane, [[maybe_unused]] std::ptrdiff_t next,
                                   [[maybe_unused]] int k) {
+  if constexpr (kWidth == 3) return hn::Load(DU(), plane);
   if constexpr (kWidth == 5) return hn::ShiftRightSame(hn::Load(DU(), plane), k / 4);
   if constexpr (kWidth == 6) return hn::Load(DU(), plane + k / 16 * next);
   return hn::Zero(DU());
 }
 
-// Unit `unit` of those that share `above`. With it the codes of even columns become the bytes of one word, those of odd
-// columns of another.
+// Unit `unit` of those that share `above`. With it the codes of even columns become the fields of one word, twice as
+// wide, those of odd columns of another.
 template <int kWidth, int unit>
 HWY_INLINE HWY_ATTR void load_unit(const std::uint32_t* word, [[maybe_unused]] VU above, Unit<kWidth>& result) {
   const DU du;
   result.words[0] = hn::Load(du, word);
   if constexpr (kHasPlane<kWidth>) {
-    constexpr int bits = kWidth - 4;
-    const VU low = result.words[0];
-    const VU low_mask = hn::Set(du, 0x0f0f0f0f), high_mask = hn::Set(du, ((1u << bits) - 1) * 0x10101010u);
-    result.words[0] = hn::OrAnd(hn::And(low, low_mask), shifted_right<bits * 2 * unit - 4>(above), high_mask);
-    result.words[1] =
-        hn::OrAnd(hn::And(hn::ShiftRight<4>(low), low_mask), shifted_right<bits*(2 * unit + 1) - 4>(above), high_mask);
+    constexpr int low_width = low_bits(kWidth), bits = kWidth - low_width;
+    constexpr std::uint32_t fields = low_width == 4 ? 0x01010101 : 0x11111111;
+    const VU low = result.words[0], low_mask = hn::Set(du, ((1u << low_width) - 1) * fields),
+             high_mask = hn::Set(du, ((1u << bits) - 1) * fields << low_width);
+    result.words[0] = hn::OrAnd(hn::And(low, low_mask), shifted_right<bits * 2 * unit - low_width>(above), high_mask);
+    result.words[1] = hn::OrAnd(hn::And(hn::ShiftRight<low_width>(low), low_mask),
+                                shifted_right<bits*(2 * unit + 1) - low_width>(above), high_mask);
   }
   for (int i = 0; i < kUnitWords<kWidth>; ++i) result.high[i] = hn::ShiftRight<16>(result.words[i]);
 }
@@ -93,7 +95,7 @@ HWY_INLINE HWY_ATTR void load_unit(const std::uint32_t* word, [[maybe_unused]] V
 template <int kWidth, int j>
 HWY_INLINE HWY_ATTR VF centred_code(const Unit<kWidth>& unit, VF centre) {
   constexpr int word = kHasPlane<kWidth> ? j % 2 : 0;
-  constexpr int place = places_of(kWidth, 32, j).shift - 4 * word;  // a nibble of a pair becomes its byte
+  constexpr int place = places_of(kWidth, j).shift - low_bits(kWidth) * word;  // a field of a pair becomes the pair's
   constexpr int shift = place % 16;
   constexpr float base = static_cast<float>(1u << (23 - shift));
   const DU du;
@@ -103,12 +105,27 @@ HWY_INLINE HWY_ATTR VF centred_code(const Unit<kWidth>& unit, VF centre) {
   return hn::Sub(hn::BitCast(DF(), bits), hn::Add(hn::Set(DF(), base), centre));
 }
 
-// s or b of one group for the lanes of vector `v`.
-HWY_INLINE HWY_ATTR VF load_scales(const std::byte* at, bool half, int v) {
-  if (half)
-    return hn::PromoteTo(
-        DF(), hn::LoadU(hn::Rebind<hwy::float16_t, DF>(), reinterpret_cast<const hwy::float16_t*>(at) + v * kLanes));
-  return hn::LoadU(DF(), reinterpret_cast<const float*>(at) + v * kLanes);
+// s or b of a group for the lanes of one vector: `index` 0 .. kVectors - 1 are those of s, the next ones of b.
+HWY_INLINE HWY_ATTR VF load_half(const std::byte* at, int index) {
+  return hn::PromoteTo(
+      DF(), hn::LoadU(hn::Rebind<hwy::float16_t, DF>(), reinterpret_cast<const hwy::float16_t*>(at) + index * kLanes));
+}
+template <DType kScales>
+HWY_INLINE HWY_ATTR VF load_scales(const std::byte* at, const std::byte* factors, int index) {
+  if constexpr (kScales == DType::f32) return hn::LoadU(DF(), reinterpret_cast<const float*>(at) + index * kLanes);
+  if constexpr (kScales == DType::f16) return load_half(at, index);
+  const hn::Rebind<std::int32_t, DF> di;
+  const auto integers =
+      hn::LoadU(hn::Rebind<std::int8_t, DF>(), reinterpret_cast<const std::int8_t*>(at) + index * kLanes);
+  return hn::Mul(hn::ConvertTo(DF(), hn::PromoteTo(di, integers)), load_half(factors, index));
+}
+
+// Calls f(std::integral_constant) for the dtype of scales.
+template <class F>
+HWY_INLINE HWY_ATTR void with_scales(DType dtype, F&& f) {
+  if (dtype == DType::f16) return f(std::integral_constant<DType, DType::f16>{});
+  if (dtype == DType::f32) return f(std::integral_constant<DType, DType::f32>{});
+  f(std::integral_constant<DType, DType::i8>{});
 }
 
 // t_g of numerics.md section 7, for groups with and without b'.

@@ -15,48 +15,62 @@
 namespace eadem::kernels {
 namespace {
 
-void store_scale(std::byte* at, std::int64_t index, DType dtype, float value) {
-  if (dtype == DType::f16) {
-    const float16 narrow = to_float16(value);  // exact, as the format says
-    std::memcpy(at + index * 2, &narrow, 2);
-  } else {
-    std::memcpy(at + index * 4, &value, 4);
-  }
+template <class T>
+void store(std::byte* at, std::int64_t index, T value) {
+  std::memcpy(at + index * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
 }
 
-float load_scale(const std::byte* at, std::int64_t index, DType dtype) {
-  if (dtype == DType::f16) {
-    float16 narrow;
-    std::memcpy(&narrow, at + index * 2, 2);
-    return to_float(narrow);
-  }
-  float value;
-  std::memcpy(&value, at + index * 4, 4);
+template <class T>
+T load(const std::byte* at, std::int64_t index) {
+  T value;
+  std::memcpy(&value, at + index * static_cast<std::int64_t>(sizeof value), sizeof value);
   return value;
 }
 
-void pack_row(const numerics::QuantizedRow& row, const PackedQuantized& packed, std::int64_t panel, int lane) {
-  // The memory is this function's to write; readers see it as const.
-  auto* const base = const_cast<std::byte*>(packed.panel(panel));
+// The memory is this file's to write; readers see it as const.
+template <class T>
+T* writable(const T* at) {
+  return const_cast<T*>(at);
+}
+
+void pack_codes(const numerics::QuantizedRow& row, const PackedQuantized& packed, const std::byte* base, int lane) {
   CodePlaces places[32];
-  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, packed.step, k);
-  const int words_of_step = packed.step * packed.width / 32;
+  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, k);
+  const int low_width = low_bits(packed.width), low_mask = (1 << low_width) - 1;
+  const int words_of_step = packed.step * low_width / 32;
+  const int planes_of_step = (packed.step * (packed.width - low_width) + 31) / 32;
   const std::uint8_t* codes = row.codes.data();
   for (std::int64_t s = 0; s < packed.steps(); ++s, codes += packed.step) {
-    std::uint32_t step[8] = {};
+    std::uint32_t low[8] = {}, high[2] = {};
     for (int k = 0; k < packed.step; ++k) {
-      const std::uint32_t code = codes[k], low = packed.width == 8 ? code : code & 15;
-      step[places[k].word] |= low << places[k].shift;
-      if (low != code) step[places[k].high_word] |= code >> 4 << places[k].high_shift;
+      low[places[k].word] |= static_cast<std::uint32_t>(codes[k] & low_mask) << places[k].shift;
+      high[places[k].plane_word] |= static_cast<std::uint32_t>(codes[k] >> low_width) << places[k].plane_shift;
     }
-    auto* words = const_cast<std::uint32_t*>(packed.words(base, s)) + lane;
-    for (int i = 0; i < words_of_step; ++i) words[i * packed.quad_steps(s) * kPanelRows] = step[i];
+    const std::ptrdiff_t next = packed.slab_steps(s) * kPanelRows;
+    std::uint32_t* words = writable(packed.words(base, s)) + lane;
+    for (int i = 0; i < words_of_step; ++i) words[i * next] = low[i];
+    if (planes_of_step == 0) continue;
+    std::uint32_t* plane = writable(packed.plane(base, s)) + lane;
+    const int shift = packed.plane_shift(s);
+    for (int i = 0; i < planes_of_step; ++i) plane[i * next] = (shift ? plane[i * next] : 0) | high[i] << shift;
   }
-  for (std::int64_t g = 0; g < packed.groups(); ++g) {
-    auto* at = const_cast<std::byte*>(packed.scales(base, g));
-    store_scale(at, lane, packed.format.scale_dtype, row.scales[static_cast<std::size_t>(g)]);
-    if (!packed.format.symmetric)
-      store_scale(at, lane + kPanelRows, packed.format.scale_dtype, row.biases[static_cast<std::size_t>(g)]);
+}
+
+void pack_scales(const numerics::QuantizedRow& row, const PackedQuantized& packed, const std::byte* base, int lane) {
+  const DType dtype = packed.format.scale_dtype;
+  const auto put = [&](std::size_t g, std::int64_t index, const std::vector<float>& values,
+                       const numerics::ScaleFactors& factors) {
+    const auto group = static_cast<std::int64_t>(g);
+    std::byte* at = writable(packed.scales(base, group));
+    if (dtype == DType::f32) return store(at, index, values[g]);
+    if (dtype == DType::f16) return store(at, index, to_float16(values[g]));  // exact, as the format says
+    const std::size_t block = g * static_cast<std::size_t>(packed.format.group) / numerics::kFactorColumns;
+    store(at, index, factors.of_groups[g]);
+    store(writable(packed.factors(base, group)), index, factors.of_blocks[block]);
+  };
+  for (std::size_t g = 0; g < static_cast<std::size_t>(packed.groups()); ++g) {
+    put(g, lane, row.scales, row.scale_factors);
+    if (!packed.format.symmetric) put(g, lane + kPanelRows, row.biases, row.bias_factors);
   }
 }
 
@@ -87,27 +101,33 @@ BufferRef allocate_in_chunk(std::size_t bytes) {
 PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t rows, std::int64_t columns) {
   const int group = format.group;
   if (format.bits < 2 || format.bits > 8 || (group != 16 && group != 32 && group != 64 && group != 128) ||
-      (format.scale_dtype != DType::f16 && format.scale_dtype != DType::f32))
+      (format.scale_dtype != DType::f16 && format.scale_dtype != DType::f32 && format.scale_dtype != DType::i8))
     fail<ValueError>("[quantized] codes of {} bits in groups of {} with {} scales cannot be packed", format.bits, group,
                      format.scale_dtype);
-  if (rows < 0 || columns < 0 || columns % (group == 16 ? 256 : group) != 0)
-    fail<ShapeError>("[quantized] groups of {} need columns in multiples of {}, got [{},{}]", group,
-                     group == 16 ? 256 : group, rows, columns);
+  const bool factored = format.scale_dtype == DType::i8;
+  const int multiple = group == 16 || factored ? numerics::kFactorColumns : group;
+  if (rows < 0 || columns < 0 || columns % multiple != 0)
+    fail<ShapeError>("[quantized] groups of {} need columns in multiples of {}, got [{},{}]", group, multiple, rows,
+                     columns);
   PackedQuantized packed{.format = format, .rows = rows, .columns = columns, .memory = {}};
   packed.step = std::min(group, 32);
-  packed.width = format.bits <= 4                        ? 4
-                 : format.bits == 5 && packed.step == 32 ? 5  // the fifth bits of 32 codes are a word
-                 : format.bits <= 6                      ? 6
-                                                         : 8;
+  packed.width = format.bits == 5 && packed.step == 16 ? 6  // the fifth bits of 32 codes are a word
+                 : format.bits == 7                    ? 8
+                                                       : format.bits;
   packed.log_steps = std::countr_zero(static_cast<unsigned>(group / packed.step));
-  packed.step_bytes = static_cast<std::size_t>(packed.step * packed.width / 8 * kPanelRows);
-  packed.group_scale_bytes = kPanelRows * size_of(format.scale_dtype) * (format.symmetric ? 1 : 2);
+  packed.log_slab_steps = std::countr_zero(static_cast<unsigned>(kSlabColumns / packed.step));
+  packed.step_bytes = static_cast<std::size_t>(packed.step * packed.width * kPanelRows / 8);
+  const std::size_t kinds = format.symmetric ? 1 : 2;  // s, and b
+  packed.group_scale_bytes = kPanelRows * size_of(format.scale_dtype) * kinds;
+  const std::size_t factor_bytes = factored ? kPanelRows * sizeof(float16) * kinds : 0;
   const auto bytes_of = [&](std::size_t steps) {
-    return (steps * packed.step_bytes + (steps >> packed.log_steps) * packed.group_scale_bytes + 63) / 64 * 64;
+    return (steps * packed.step_bytes + (steps >> packed.log_steps) * packed.group_scale_bytes + factor_bytes + 63) /
+           64 * 64;
   };
   const auto steps = static_cast<std::size_t>(packed.steps());
-  packed.quad_bytes = bytes_of(kQuadSteps);
-  packed.panel_bytes = steps / kQuadSteps * packed.quad_bytes + bytes_of(steps % kQuadSteps);
+  const std::size_t slab_steps = std::size_t{1} << packed.log_slab_steps, rest = steps % slab_steps;
+  packed.slab_bytes = bytes_of(slab_steps);
+  packed.panel_bytes = steps / slab_steps * packed.slab_bytes + (rest ? bytes_of(rest) : 0);
   return packed;
 }
 
@@ -136,8 +156,11 @@ PackedQuantized pack(std::span<const numerics::QuantizedMatrix> parts) {
           row.codes.assign(columns, static_cast<std::uint8_t>(1 << (packed.format.bits - 1)));
           row.scales.assign(groups, 0.0f);
           row.biases.assign(groups, 0.0f);
+          row.scale_factors.assign(columns, groups);
+          row.bias_factors.assign(columns, groups);
         }
-        pack_row(row, packed, panel, lane);
+        pack_codes(row, packed, packed.panel(panel), lane);
+        pack_scales(row, packed, packed.panel(panel), lane);
       }
   });
   return packed;
@@ -150,23 +173,34 @@ void unpack_row(const PackedQuantized& packed, std::int64_t row, numerics::Quant
   out.scales.resize(static_cast<std::size_t>(packed.groups()));
   out.biases.resize(packed.format.symmetric ? 0 : out.scales.size());
   CodePlaces places[32];
-  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, packed.step, k);
-  const std::uint32_t low = packed.width == 8 ? 255 : 15, high = (1u << packed.width) / 16 - 1;
+  for (int k = 0; k < packed.step; ++k) places[k] = places_of(packed.width, k);
+  const int low_width = low_bits(packed.width);
+  const std::uint32_t low = (1u << low_width) - 1, high = (1u << (packed.width - low_width)) - 1;
   std::uint8_t* codes = out.codes.data();
   for (std::int64_t s = 0; s < packed.steps(); ++s) {
     const std::uint32_t* words = packed.words(base, s) + lane;
-    const std::ptrdiff_t next = packed.quad_steps(s) * kPanelRows;
-    for (int k = 0; k < packed.step; ++k, ++codes) {
-      std::uint32_t code = words[places[k].word * next] >> places[k].shift & low;
-      if (packed.width == 5 || packed.width == 6)
-        code |= (words[places[k].high_word * next] >> places[k].high_shift & high) << 4;
-      *codes = static_cast<std::uint8_t>(code);
+    const std::ptrdiff_t next = packed.slab_steps(s) * kPanelRows;
+    for (int k = 0; k < packed.step; ++k)
+      codes[k] = static_cast<std::uint8_t>(words[places[k].word * next] >> places[k].shift & low);
+    if (high) {
+      const std::uint32_t* plane = packed.plane(base, s) + lane;
+      for (int k = 0; k < packed.step; ++k) {
+        const std::uint32_t above = plane[places[k].plane_word * next] >> packed.plane_shift(s);
+        codes[k] = static_cast<std::uint8_t>(codes[k] | (above >> places[k].plane_shift & high) << low_width);
+      }
     }
+    codes += packed.step;
   }
+  const auto value = [&](std::int64_t group, std::int64_t index) {
+    const std::byte* at = packed.scales(base, group);
+    if (packed.format.scale_dtype == DType::f32) return load<float>(at, index);
+    if (packed.format.scale_dtype == DType::f16) return to_float(load<float16>(at, index));
+    return to_float(load<float16>(packed.factors(base, group), index)) *
+           static_cast<float>(load<std::int8_t>(at, index));
+  };
   for (std::size_t g = 0; g < out.scales.size(); ++g) {
-    const std::byte* at = packed.scales(base, static_cast<std::int64_t>(g));
-    out.scales[g] = load_scale(at, lane, packed.format.scale_dtype);
-    if (!packed.format.symmetric) out.biases[g] = load_scale(at, lane + kPanelRows, packed.format.scale_dtype);
+    out.scales[g] = value(static_cast<std::int64_t>(g), lane);
+    if (!packed.format.symmetric) out.biases[g] = value(static_cast<std::int64_t>(g), lane + kPanelRows);
   }
 }
 

@@ -33,8 +33,11 @@ EADEM_INLINE __m512 dot_pairs(__m512 sum, std::uint32_t x, __m512i codes) {
   return _mm512_dpbf16_ps(sum, (__m512bh)codes, (__m512bh)_mm512_set1_epi32(static_cast<int>(x)));
 }
 
-EADEM_INLINE __m512 load_scales(const std::byte* at, bool half) {
-  return half ? _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))) : _mm512_loadu_ps(at);
+EADEM_INLINE __m512 load_half(const std::byte* at) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+}
+EADEM_INLINE __m512 load_integers(const std::byte* at) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))));
 }
 
 // The centred codes of fields of up to 6 bits, in bf16, as lookups take them: the low bits of each 16-bit lane are the
@@ -47,28 +50,45 @@ class CodeTable {
     low_ = _mm512_load_si512(table);
     high_ = _mm512_load_si512(table + 32);
   }
-  // Pair i (of 4) of the codes in a word, the `unit`-th of those that share the word `plane` of high bits.
-  template <int kWidth, int unit, int i>
-  EADEM_INLINE __m512i pair(__m512i word, [[maybe_unused]] __m512i plane) const {
-    __m512i index = i == 0 ? word : _mm512_srli_epi16(word, 4 * i);
-    if constexpr (kWidth == 4) return _mm512_permutexvar_epi16(index, low_);
-    constexpr int bits = kWidth - 4, shift = i / 2 * 8 + bits * (2 * unit + i % 2) - 4;
-    const __m512i high = shift > 0    ? _mm512_srli_epi16(plane, shift > 0 ? shift : 0)
-                         : shift == 0 ? plane
-                                      : _mm512_slli_epi16(plane, shift < 0 ? -shift : 0);
-    // Low four bits of the one, the rest of the other.
-    index = _mm512_ternarylogic_epi32(index, high, _mm512_set1_epi16(15), 0xe4);
-    if constexpr (kWidth == 5) return _mm512_permutexvar_epi16(index, low_);
-    return _mm512_permutex2var_epi16(low_, index, high_);
+  // The pair of codes at bit `shift` of the halves of `fields`.
+  template <int kWidth, int shift>
+  EADEM_INLINE __m512i pair(__m512i fields) const {
+    const __m512i index = shift == 0 ? fields : _mm512_srli_epi16(fields, shift);
+    return kWidth == 6 ? _mm512_permutex2var_epi16(low_, index, high_) : _mm512_permutexvar_epi16(index, low_);
   }
 
  private:
   __m512i low_, high_;
 };
 
-// Units of 8 columns that share a word of high bits.
+// Units are the columns of a word of low bits; so many share a word of the plane.
 template <int kWidth>
-inline constexpr int kPlaneUnits = kWidth == 4 ? 1 : 4 / (kWidth - 4);
+inline constexpr int kUnit = 32 / low_bits(kWidth);
+template <int kWidth>
+inline constexpr bool kHasPlane = kWidth != low_bits(kWidth);
+template <int kWidth>
+inline constexpr int kPlaneUnits = kHasPlane<kWidth> ? low_bits(kWidth) / (kWidth - low_bits(kWidth)) : 1;
+
+// A word of the plane, its bits from `shift` on at the low end.
+EADEM_INLINE __m512i load_plane(const std::uint32_t* plane, int shift) {
+  return _mm512_srl_epi32(_mm512_load_si512(plane), _mm_cvtsi32_si128(shift));
+}
+
+// The fields that unit `unit` of those that share the word `above` is looked up from: of widths with a plane the low
+// bits joined with it, in fields twice as wide, for the even and for the odd columns.
+template <int kWidth, int unit, int parity>
+EADEM_INLINE __m512i fields_of(__m512i word, [[maybe_unused]] __m512i above) {
+  if constexpr (!kHasPlane<kWidth>) return word;
+  constexpr int low = low_bits(kWidth), shift = (kWidth - low) * (2 * unit + parity) - low;
+  const __m512i high = shift > 0    ? _mm512_srli_epi16(above, shift > 0 ? shift : 0)
+                       : shift == 0 ? above
+                                    : _mm512_slli_epi16(above, shift < 0 ? -shift : 0);
+  // The low bits of the one, the rest of the other.
+  return _mm512_ternarylogic_epi32(parity == 0 ? word : _mm512_srli_epi16(word, low), high,
+                                   _mm512_set1_epi16(low == 4 ? 0x0f0f : 0x3333), 0xe4);
+}
+template <int kWidth, int i>
+inline constexpr int kPairShift = low_bits(kWidth) * (kHasPlane<kWidth> ? i / 2 * 2 : i);
 
 // The binary counter of section 4.3 over the blocks of kCount sums that go side by side.
 template <int kCount>
@@ -127,14 +147,35 @@ EADEM_INLINE void store(const Task& task, std::int64_t m, std::int64_t n, __m512
 struct Group {
   __m512 s, b;
 };
-EADEM_INLINE Group load_group(const PackedQuantized& w, const std::byte* panel, std::int64_t group) {
-  const bool half = w.format.scale_dtype == DType::f16;
-  const std::byte* scales = w.scales(panel, group);
-  const __m512 s = load_scales(scales, half);
-  if (w.format.symmetric) return {s, _mm512_setzero_ps()};
-  const __m512 centre = _mm512_set1_ps(static_cast<float>(1 << (w.format.bits - 1)));
-  return {s, _mm512_fmadd_ps(centre, s, load_scales(scales + (half ? 32 : 64), half))};
-}
+// Of the groups of a slab, whose `count` begin at `scales`.
+class GroupScales {
+ public:
+  EADEM_INLINE GroupScales(const PackedQuantized& w, const std::byte* scales, int count)
+      : format_(w.format), scales_(scales), next_(w.group_scale_bytes) {
+    if (format_.scale_dtype != DType::i8) return;
+    const std::byte* factors = scales + static_cast<std::size_t>(count) * next_;
+    factors_[0] = load_half(factors);
+    if (!format_.symmetric) factors_[1] = load_half(factors + 32);
+  }
+  EADEM_INLINE Group operator()(int group) const {
+    const std::byte* at = scales_ + static_cast<std::size_t>(group) * next_;
+    const __m512 s = load(at, 0);
+    if (format_.symmetric) return {s, _mm512_setzero_ps()};
+    return {s, _mm512_fmadd_ps(_mm512_set1_ps(static_cast<float>(1 << (format_.bits - 1))), s, load(at, 1))};
+  }
+
+ private:
+  EADEM_INLINE __m512 load(const std::byte* at, int which) const {
+    if (format_.scale_dtype == DType::f16) return load_half(at + 32 * which);
+    if (format_.scale_dtype == DType::f32) return _mm512_loadu_ps(at + 64 * which);
+    return _mm512_mul_ps(load_integers(at + 16 * which), factors_[which]);
+  }
+
+  const numerics::QuantizedFormat& format_;
+  const std::byte* scales_;
+  std::size_t next_;
+  __m512 factors_[2];
+};
 
 // The codes of two panels, unpacked to pairs in bf16, [columns / 2][2][16], and s and b' [groups][2][16] in f32.
 struct Strip {
@@ -156,29 +197,36 @@ EADEM_INLINE void store_pairs(std::uint32_t* out, __m512i even, __m512i odd) {
 }
 
 template <Pairs kPairs, int kWidth>
-EADEM_BF16 void unpack_fields(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
-                              std::uint32_t* out) {
-  const CodeTable table(kWidth, bits);
-  const std::uint32_t* plane = words + columns / 8 * next;
-  for (int k = 0; k < columns; k += 8 * kPlaneUnits<kWidth>, plane += next) {
-    const __m512i above = kWidth == 4 ? _mm512_setzero_si512() : _mm512_load_si512(plane);
-    unrolled<kPlaneUnits<kWidth>>([&](auto u) EADEM_LAMBDA {
+EADEM_BF16 void unpack_fields(const PackedQuantized& w, const std::byte* base, std::int64_t step, std::uint32_t* out) {
+  const CodeTable table(kWidth, w.format.bits);
+  const std::uint32_t* words = w.words(base, step);
+  const std::uint32_t* plane = kHasPlane<kWidth> ? w.plane(base, step) : words;
+  const std::ptrdiff_t next = w.slab_steps(step) * kPanelRows;
+  constexpr int kUnits = kWidth == 3 ? 1 : kPlaneUnits<kWidth>;  // of 3 bits the other unit may be another step's
+  for (int k = 0; k < w.step; k += kUnit<kWidth> * kUnits) {
+    const __m512i above = kWidth == 3 ? load_plane(plane, w.plane_shift(step) + k / 8) : _mm512_load_si512(plane);
+    if constexpr (kWidth != 3) plane += next;
+    unrolled<kUnits>([&](auto u) EADEM_LAMBDA {
       const __m512i word = _mm512_load_si512(words);
-      const auto code = [&](auto i) EADEM_LAMBDA { return table.pair<kWidth, u, i>(word, above); };
-      store_pairs<kPairs>(out, code(Constant<0>()), code(Constant<1>()));
-      store_pairs<kPairs>(out + 64, code(Constant<2>()), code(Constant<3>()));
-      words += next, out += 4 * 32;
+      const __m512i fields[2] = {fields_of<kWidth, u, 0>(word, above), fields_of<kWidth, u, 1>(word, above)};
+      unrolled<kUnit<kWidth> / 4>([&](auto i) EADEM_LAMBDA {
+        store_pairs<kPairs>(out, table.pair<kWidth, kPairShift<kWidth, 2 * i>>(fields[0]),
+                            table.pair<kWidth, kPairShift<kWidth, 2 * i + 1>>(fields[1]));
+        out += 2 * 32;
+      });
+      words += next;
     });
   }
 }
 
 template <Pairs kPairs>
-EADEM_BF16 void unpack_bytes(const std::uint32_t* words, std::ptrdiff_t next, int columns, int bits,
-                             std::uint32_t* out) {
+EADEM_BF16 void unpack_bytes(const PackedQuantized& w, const std::byte* base, std::int64_t step, std::uint32_t* out) {
+  const std::uint32_t* words = w.words(base, step);
+  const std::ptrdiff_t next = w.slab_steps(step) * kPanelRows;
   // A byte q as 2^23 + q, less 2^23 + centre, is the centred code in f32, whose upper half is its bf16.
   const __m512i byte = _mm512_set1_epi32(0xff), magic = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
-  const __m512 offset = _mm512_set1_ps(0x1p23f + static_cast<float>(1 << (bits - 1)));
-  for (int k = 0; k < columns; k += 4, words += next, out += 2 * 32) {
+  const __m512 offset = _mm512_set1_ps(0x1p23f + static_cast<float>(1 << (w.format.bits - 1)));
+  for (int k = 0; k < w.step; k += 4, words += next, out += 2 * 32) {
     const __m512i word = _mm512_load_si512(words);
     const auto code = [&](unsigned shift) EADEM_LAMBDA {
       const __m512i wide = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(word, shift), byte), magic);
@@ -200,20 +248,32 @@ EADEM_BF16 void unpack(const PackedQuantized& w, std::int64_t panel, const Strip
       for (std::int64_t k = 0; k < w.columns / 2; ++k) _mm512_store_si512(out + k * 32, _mm512_setzero_si512());
     } else {
       for (std::int64_t step = 0; step < w.steps(); ++step, out += w.step / 2 * 32) {
-        const std::uint32_t* words = w.words(w.panel(panel + side), step);
-        const std::ptrdiff_t next = w.quad_steps(step) * kPanelRows;
+        const std::byte* base = w.panel(panel + side);
         switch (w.width) {
-          case 4: unpack_fields<kPairs, 4>(words, next, w.step, w.format.bits, out); break;
-          case 5: unpack_fields<kPairs, 5>(words, next, w.step, w.format.bits, out); break;
-          case 6: unpack_fields<kPairs, 6>(words, next, w.step, w.format.bits, out); break;
-          default: unpack_bytes<kPairs>(words, next, w.step, w.format.bits, out);
+          case 2: unpack_fields<kPairs, 2>(w, base, step, out); break;
+          case 3: unpack_fields<kPairs, 3>(w, base, step, out); break;
+          case 4: unpack_fields<kPairs, 4>(w, base, step, out); break;
+          case 5: unpack_fields<kPairs, 5>(w, base, step, out); break;
+          case 6: unpack_fields<kPairs, 6>(w, base, step, out); break;
+          default: unpack_bytes<kPairs>(w, base, step, out);
         }
       }
     }
-    for (std::int64_t g = 0; g < w.groups(); ++g) {
-      const Group scale = exists ? load_group(w, w.panel(panel + side), g) : Group{};
-      _mm512_store_ps(strip.scales + g * 32 + 16 * side, scale.s);
-      _mm512_store_ps(strip.biases + g * 32 + 16 * side, scale.b);
+    const std::int64_t slab_groups = kSlabColumns / w.format.group;
+    float *s = strip.scales + 16 * side, *b = strip.biases + 16 * side;
+    for (std::int64_t first = 0; first < w.groups(); first += slab_groups) {
+      const int count = static_cast<int>(std::min(slab_groups, w.groups() - first));
+      const auto store = [&](Group scale) EADEM_LAMBDA {
+        _mm512_store_ps(s, scale.s);
+        _mm512_store_ps(b, scale.b);
+        s += 32, b += 32;
+      };
+      if (!exists) {
+        for (int g = 0; g < count; ++g) store(Group{});
+        continue;
+      }
+      const GroupScales scale(w, w.scales(w.panel(panel + side), first), count);
+      for (int g = 0; g < count; ++g) store(scale(g));
     }
   }
 }

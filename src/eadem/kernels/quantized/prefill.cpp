@@ -32,8 +32,8 @@ template <int kWidth>
 HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vector, const Strip& strip) {
   const DF df;
   const VF centre = hn::Set(df, static_cast<float>(1 << (w.format.bits - 1)));
-  const bool half = w.format.scale_dtype == DType::f16;
-  constexpr int kColumns = kUnit<kWidth>, kUnits = kPlaneUnits<kWidth>;
+  constexpr int kColumns = kUnit<kWidth>;
+  constexpr int kUnits = kWidth == 3 ? 1 : kPlaneUnits<kWidth>;  // of 3 bits the other unit may be another step's
   for (int v = 0; v < kStripVectors; ++v) {
     const std::int64_t p = panel + v * kLanes / kPanelRows;
     const int within = first_vector + v - static_cast<int>(p - panel) * kVectors;
@@ -50,10 +50,11 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
     float* codes = strip.codes + v * kLanes;
     for (std::int64_t step = 0; step < w.steps(); ++step) {
       const std::uint32_t* words = w.words(base, step) + within * kLanes;
-      const std::ptrdiff_t next = w.quad_steps(step) * kPanelRows;
-      const std::uint32_t* plane = words + w.step / kColumns * next;
+      const std::ptrdiff_t next = w.slab_steps(step) * kPanelRows;
+      const std::uint32_t* plane = kHasPlane<kWidth> ? w.plane(base, step) + within * kLanes : words;
       for (int k = 0; k < w.step; k += kUnits * kColumns) {
-        const VU above = load_plane<kWidth>(plane, next, k);
+        VU above = load_plane<kWidth>(plane, next, k);
+        if constexpr (kWidth == 3) above = hn::ShiftRightSame(above, w.plane_shift(step) + k / 8);
         unrolled<kUnits>([&](auto u) HWY_ATTR __attribute__((always_inline)) {
           Unit<kWidth> unit;
           load_unit<kWidth, u>(words, above, unit);
@@ -63,14 +64,16 @@ HWY_ATTR void unpack(const PackedQuantized& w, std::int64_t panel, int first_vec
         });
       }
     }
-    for (std::int64_t g = 0; g < w.groups(); ++g) {
-      const std::byte* at = w.scales(base, g);
-      const VF s = load_scales(at, half, within);
-      hn::Store(s, df, strip.scales + g * kStripLanes + v * kLanes);
-      if (!w.format.symmetric)
-        hn::Store(hn::MulAdd(centre, s, load_scales(at, half, within + kVectors)), df,
-                  strip.biases + g * kStripLanes + v * kLanes);
-    }
+    with_scales(w.format.scale_dtype, [&](auto scales) HWY_ATTR {
+      for (std::int64_t g = 0; g < w.groups(); ++g) {
+        const std::byte *at = w.scales(base, g), *factors = scales() == DType::i8 ? w.factors(base, g) : nullptr;
+        const VF s = load_scales<scales()>(at, factors, within);
+        hn::Store(s, df, strip.scales + g * kStripLanes + v * kLanes);
+        if (!w.format.symmetric)
+          hn::Store(hn::MulAdd(centre, s, load_scales<scales()>(at, factors, within + kVectors)), df,
+                    strip.biases + g * kStripLanes + v * kLanes);
+      }
+    });
   }
 }
 
@@ -149,6 +152,8 @@ HWY_ATTR void strips(const quantized::Task& task, std::int64_t begin, std::int64
   for (std::int64_t panel = begin; panel < end; panel += kStripPanels)
     for (int vector = 0; vector < std::max(kVectors, kStripVectors) - kStripVectors + 1; vector += kStripVectors) {
       switch (w.width) {
+        case 2: unpack<2>(w, panel, vector, strip); break;
+        case 3: unpack<3>(w, panel, vector, strip); break;
         case 4: unpack<4>(w, panel, vector, strip); break;
         case 5: unpack<5>(w, panel, vector, strip); break;
         case 6: unpack<6>(w, panel, vector, strip); break;

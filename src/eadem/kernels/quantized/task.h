@@ -12,6 +12,8 @@ namespace eadem::kernels::quantized {
 
 /// Rows that decode takes at most: it unpacks codes in registers, once for all rows.
 inline constexpr std::int64_t kDecodeRows = 8;
+/// How far decode prefetches. Panels lie one behind the other, so that runs on to the next.
+inline constexpr int kPrefetchBytes = 4096;
 /// x has rows of zeros after its last one, up to a multiple of this.
 inline constexpr std::int64_t kRowPadding = 24;
 

@@ -147,14 +147,30 @@ TEST(CompileNumbers, IntegersAmongThemselvesAreAsInCpp) {
     expect_eager(x, 7, 0.3);
   }
 }
-TEST(CompileNumbers, ThatTheDtypeDoesNotHoldBecomeTheNearest) {
-  const auto f = compile([](const Array& x, const auto& n) { return x + n; });
+// As eager ones do, whether the program is new or not; what is computed of them in the program becomes the nearest.
+TEST(CompileNumbers, ThatTheDtypeDoesNotHoldThrow) {
+  const auto add_number = [](const Array& x, const auto& n) { return x + n; };
+  const auto f = compile(add_number);
   const Array zero = zeros({2}, DType::i8);
-  expect_same(f(zero, 300), zero + 127);
-  expect_same(f(zero, -300), zero + -128);
+  for (const int n : {300, 127, -128, -129, 128}) {
+    if (n == 127 || n == -128) {
+      expect_same(f(zero, n), add_number(zero, n));
+      continue;
+    }
+    EXPECT_THROW(add_number(zero, n), ValueError);
+    EXPECT_THROW(f(zero, n), ValueError);
+    EXPECT_THROW(grad([&](const Array& x) { return sum(x * convert(f(zero, n), DType::f32)); })(ones({2})), ValueError);
+  }
+  EXPECT_EQ(f.programs(), 1u);
   const Array most = zeros({2}, DType::i64), none = zeros({2}, DType::u64);
-  expect_same(f(most, ~std::uint64_t{0}), most + std::numeric_limits<std::int64_t>::max());
-  expect_same(f(none, std::int64_t{-1}), none);
+  EXPECT_THROW(f(most, ~std::uint64_t{0}), ValueError);
+  EXPECT_THROW(f(none, std::int64_t{-1}), ValueError);
+  expect_same(f(none, ~std::uint64_t{0}), add_number(none, ~std::uint64_t{0}));
+  const auto twice = compile([](const Array& x, const auto& n) { return x + (n + n); });
+  expect_same(twice(zero, 100), zero + 127);
+  expect_same(twice(zero, -100), zero + -128);
+  const auto wide = compile([](const Array& x, const auto& n) { return x + (n + std::uint64_t{1}); });
+  expect_same(wide(most, ~std::uint64_t{0} - 1), most + std::numeric_limits<std::int64_t>::max());
 }
 TEST(CompileNumbers, FloatingOnesBesideIntegersAreF32) {
   const auto f = compile([](const Array& x, const auto& n) { return x * n; });

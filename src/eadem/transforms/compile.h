@@ -103,6 +103,10 @@ class Compiled {
     std::optional<All> all(std::in_place, detail::operand_of(arguments)...);
     if (Trace::current()) return Result(std::apply(f_, *all));
     const std::shared_ptr<const Entry> entry = entry_of(*all);
+    auto placed = entry->placed.begin();
+    for_each_number(*all, [&](const Number& number) {
+      for (const DType dtype : *placed++) number.as(dtype);  // throws where it is not a value of the dtype
+    });
     Arrays inputs = leaves(*all);
     inputs.insert(inputs.end(), entry->captures.begin(), entry->captures.end());
     all.reset();
@@ -129,7 +133,8 @@ class Compiled {
   struct Entry {
     ProgramRef program;
     Arrays captures;
-    std::shared_ptr<const void> result;  // the traced result: its structure
+    std::shared_ptr<const void> result;      // the traced result: its structure
+    std::vector<std::vector<DType>> placed;  // by number among the arguments: the integer dtypes that it must fit
   };
   struct Cache {
     std::mutex mutex;
@@ -153,6 +158,14 @@ class Compiled {
   template <class All>
   using ResultOf = std::remove_cvref_t<decltype(std::apply(std::declval<const F&>(), std::declval<const All&>()))>;
 
+  template <class All, class Visit>
+  static void for_each_number(const All& all, const Visit& visit) {
+    const auto one = [&]<class T>(const T& argument) {
+      if constexpr (std::is_same_v<T, Number>) visit(argument);
+    };
+    std::apply([&](const auto&... arguments) { (one(arguments), ...); }, all);
+  }
+
   template <class All>
   std::shared_ptr<const Entry> entry_of(const All& all) const {
     using Result = ResultOf<All>;
@@ -166,8 +179,11 @@ class Compiled {
                                               traced = std::apply(f_, with_leaves(all, values));
                                               return leaves(*traced);
                                             });
-    auto entry = std::make_shared<const Entry>(
-        Entry{std::move(made.program), std::move(made.captures), std::make_shared<const Result>(std::move(*traced))});
+    std::vector<std::vector<DType>> placed;
+    for_each_number(all, [&](const Number& number) { placed.push_back(number.placed()); });
+    auto entry =
+        std::make_shared<const Entry>(Entry{std::move(made.program), std::move(made.captures),
+                                            std::make_shared<const Result>(std::move(*traced)), std::move(placed)});
     cache_->entries.emplace(key, entry);
     return entry;
   }

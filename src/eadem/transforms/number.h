@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "eadem/ops/ops.h"
 
@@ -12,9 +15,10 @@ namespace eadem {
 /// A C++ number as a compiled function sees it: an operand of the program, f64 [] or what C++ promotes an integer to
 /// (i32, u32, i64 or u64 []), so that another value needs no other program. It behaves as the number that it is: beside
 /// an array it takes the dtype that eager operators give it (`dtype_beside`); arithmetic among numbers is C++'s, where
-/// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold becomes the nearest one
-/// that it does (the number itself would throw). What the program's shape depends on must be known when
-/// it is recorded: see `static_arg`.
+/// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold throws ValueError, as
+/// the number itself does: where it is an operand of a program, when that is called; but what is computed from operands
+/// becomes the nearest one that the dtype holds. What the program's shape depends on must be known when it is recorded:
+/// see `static_arg`.
 class Number {
  public:
   explicit Number(Array value) : value_(std::move(value)) {}
@@ -23,10 +27,14 @@ class Number {
       : value_(scalar_of(value)) {}  // implicit: beside a Number, a number is one
   /// f64, i32, u32, i64 or u64 [].
   const Array& array() const { return value_; }
-  /// The number in this dtype: rounded once, an integer among integers exact or the nearest there is.
+  /// The number in this dtype: rounded once; an integer among integers exact, and otherwise as said above.
   Array as(DType dtype) const {
     const DType own = value_.dtype();
     if (is_floating(own) || is_floating(dtype) || dtype == DType::boolean) return eadem::convert(value_, dtype);
+    if (!value_.traced())
+      return own == DType::u64 ? Array::integer_scalar(value_.item<std::uint64_t>(), dtype)
+                               : Array::integer_scalar(eadem::convert(value_, DType::i64).item<std::int64_t>(), dtype);
+    if (std::find(placed_->begin(), placed_->end(), dtype) == placed_->end()) placed_->push_back(dtype);
     if (size_of(dtype) < 8) return eadem::convert(eadem::convert(value_, DType::f64), dtype);  // saturates
     if (dtype == DType::u64 && own != DType::u64 && own != DType::u32)
       return eadem::convert(maximum(value_, zeros_like(value_)), dtype);
@@ -35,6 +43,8 @@ class Number {
                             dtype);
     return eadem::convert(value_, dtype);
   }
+  /// The integer dtypes that this operand was asked for while a program was recorded.
+  const std::vector<DType>& placed() const { return *placed_; }
   static void fields(auto& m, auto f) { f("value", m.value_); }
 
   /// Beside an array, as operators take it.
@@ -72,6 +82,7 @@ class Number {
   }
 
   Array value_;
+  std::shared_ptr<std::vector<DType>> placed_ = std::make_shared<std::vector<DType>>();  // of all copies
 };
 
 template <>

@@ -178,8 +178,8 @@ TEST(Float8Dense, AStepThatAppliesALayerTwiceKeepsTheLargestMagnitudes) {
   };
   for (const Float8Scaling scaling : kScalings)
     for (const bool most_recent : {false, true})
-      for (const auto& [name, loss] : ways) {
-        SCOPED_TRACE(name);
+      for (const auto& way : ways) {
+        SCOPED_TRACE(way.first);
         DenseGeneral layer = dense(scaling);
         layer.fp8_state->recipe.most_recent = most_recent;
         const Float8Recipe& recipe = layer.fp8_state->recipe;
@@ -191,7 +191,7 @@ TEST(Float8Dense, AStepThatAppliesALayerTwiceKeepsTheLargestMagnitudes) {
           const Array xs = stack(std::vector<Array>{abs(drawn(++step, {6, 70}, DType::f32)) * first,
                                                     abs(drawn(step + 100, {6, 70}, DType::f32)) * second});
           const auto gradient = [&](const DenseGeneral& m, const Array& x) {
-            return grad([&](const DenseGeneral& l) { return loss(l, x); })(m);
+            return grad([&](const DenseGeneral& l) { return way.second(l, x); })(m);
           };
           const DenseGeneral got = with_float8_state(layer, gradient(layer, xs));
           testing::expect_same(with_float8_state(layer, compile(gradient)(layer, xs)), got);

@@ -223,7 +223,7 @@ void decode_pairs(const Task& task, std::int64_t begin, std::int64_t end) {
   switch (task.w->width) {
     case 2: return small ? decode_panels<2, 16>(task, begin, end) : decode_panels<2, 32>(task, begin, end);
     case 3: return small ? decode_panels<3, 16>(task, begin, end) : decode_panels<3, 32>(task, begin, end);
-    case 4: return small ? decode_panels<4, 16>(task, begin, end) : decode_panels<4, 32>(task, begin, end);
+    case 4: return decode_panels<4, 32>(task, begin, end);
     case 5: return decode_panels<5, 32>(task, begin, end);
     case 6: return small ? decode_panels<6, 16>(task, begin, end) : decode_panels<6, 32>(task, begin, end);
     default: return kDecode.pick(Target::avx512)(task, begin, end);

@@ -172,10 +172,11 @@ HWY_ATTR void panels(const quantized::Task& task, std::int64_t begin, std::int64
 template <int kWidth, int kRun, int kChains>
 HWY_ATTR void by_rows(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
   if (task.rows == 1) return panels<kWidth, kRun, kChains, 1>(task, begin, end);
-  if constexpr (kRun == 32) {  // groups of 16 are rare: two bodies are enough
+  // Every body takes long to compile: two do where few rows of that width are rare.
+  if constexpr (kWidth == 4 || kWidth == 8)
     if (task.rows == 2) return panels<kWidth, kRun, kChains, 2>(task, begin, end);
+  if constexpr (kWidth == 4 || kWidth == 5 || kWidth == 8)
     if (task.rows <= 4) return panels<kWidth, kRun, kChains, 4>(task, begin, end);
-  }
   panels<kWidth, kRun, kChains, 8>(task, begin, end);
 }
 
@@ -191,10 +192,10 @@ HWY_ATTR void decode(const quantized::Task& task, std::int64_t begin, std::int64
   switch (task.w->width) {
     case 2: return small ? by_chains<2, 16>(task, begin, end) : by_chains<2, 32>(task, begin, end);
     case 3: return small ? by_chains<3, 16>(task, begin, end) : by_chains<3, 32>(task, begin, end);
-    case 4: return small ? by_chains<4, 16>(task, begin, end) : by_chains<4, 32>(task, begin, end);
+    case 4: return by_chains<4, 32>(task, begin, end);
     case 5: return by_chains<5, 32>(task, begin, end);
     case 6: return small ? by_chains<6, 16>(task, begin, end) : by_chains<6, 32>(task, begin, end);
-    default: return small ? by_chains<8, 16>(task, begin, end) : by_chains<8, 32>(task, begin, end);
+    default: return by_chains<8, 32>(task, begin, end);
   }
 }
 #endif

@@ -171,13 +171,15 @@ HWY_ATTR void panels(const quantized::Task& task, std::int64_t begin, std::int64
 
 template <int kWidth, int kRun, int kChains>
 HWY_ATTR void by_rows(const quantized::Task& task, std::int64_t begin, std::int64_t end) {
-  if (task.rows == 1) return panels<kWidth, kRun, kChains, 1>(task, begin, end);
-  // Every body takes long to compile: two do where few rows of that width are rare.
-  if constexpr (kWidth == 4 || kWidth == 8)
-    if (task.rows == 2) return panels<kWidth, kRun, kChains, 2>(task, begin, end);
-  if constexpr (kWidth == 4 || kWidth == 5 || kWidth == 8)
-    if (task.rows <= 4) return panels<kWidth, kRun, kChains, 4>(task, begin, end);
-  panels<kWidth, kRun, kChains, 8>(task, begin, end);
+  const std::int64_t rows = quantized::decode_body_rows(kWidth, task.rows);
+  const auto run = [&](auto body_rows) {
+    if constexpr (quantized::has_decode_body(kWidth, body_rows()))
+      if (rows == body_rows()) panels<kWidth, kRun, kChains, body_rows()>(task, begin, end);
+  };
+  run(std::integral_constant<int, 1>());
+  run(std::integral_constant<int, 2>());
+  run(std::integral_constant<int, 4>());
+  run(std::integral_constant<int, 8>());
 }
 
 template <int kWidth, int kRun>

@@ -1,7 +1,6 @@
 #include "eadem/kernels/quantized/quantized.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 
 #include "eadem/base/memory.h"
@@ -172,10 +171,8 @@ void quantized::run_plan(const Request& request, const Plan& wanted) {
   if (request.bias) task.bias = copy_bias<float>(*request.bias, w);
   // Rows one line longer than x, so that the rows of a tile do not fall into one set of the cache.
   const std::int64_t most = plan.strips ? kRowPadding : kDecodeRows;
-  const std::int64_t padded = plan.strips || rows > kDecodeRows ? (rows + most - 1) / most * most
-                              : w.format.group < 32 && rows > 1
-                                  ? kDecodeRows
-                                  : static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)));
+  const std::int64_t padded =
+      plan.strips || rows > kDecodeRows ? (rows + most - 1) / most * most : decode_body_rows(w.width, rows);
   task.x_stride = w.columns + 16;
   task.sums_stride = w.groups();
   task.chains = is_16_bit_float(x.dtype) ? 2 : 1;

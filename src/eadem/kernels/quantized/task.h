@@ -14,6 +14,18 @@ namespace eadem::kernels::quantized {
 inline constexpr std::int64_t kDecodeRows = 8;
 /// How far decode prefetches. Panels lie one behind the other, so that runs on to the next.
 inline constexpr int kPrefetchBytes = 4096;
+/// Whether decode has a body for `rows`, a power of two, of codes of `width` bits. Every body takes long to compile:
+/// two have to do where few rows of that width are rare.
+constexpr bool has_decode_body(int width, std::int64_t rows) {
+  const bool common = width == 4 || width == 8;
+  return rows == 1 || rows == kDecodeRows || (rows == 2 && common) || (rows == 4 && (common || width == 5));
+}
+/// The rows of the body that multiplies 1 .. kDecodeRows rows.
+constexpr std::int64_t decode_body_rows(int width, std::int64_t rows) {
+  std::int64_t body = 1;
+  while (body < rows || !has_decode_body(width, body)) body *= 2;
+  return body;
+}
 /// x has rows of zeros after its last one, up to a multiple of this.
 inline constexpr std::int64_t kRowPadding = 24;
 

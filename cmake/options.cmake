@@ -6,6 +6,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+set(EADEM_OPTIMIZATION "-O2" CACHE STRING "Of all rooms but kernels; checks that need not be fast take -O1, which compiles faster")
+set(CMAKE_CXX_FLAGS_RELEASE "${EADEM_OPTIMIZATION}")
+
 option(EADEM_TESTS "Build the tests" ON)
 option(EADEM_BENCH "Build the benchmarks" OFF)
 option(EADEM_FUZZ "Build the fuzzers (clang)" OFF)
@@ -13,13 +16,6 @@ option(EADEM_WERROR "Warnings are errors" OFF)
 option(EADEM_CORE_ONLY "Only base, numerics and kernels: what is cross-built and run under qemu" OFF)
 option(EADEM_READERS_ONLY "Only what reads files and texts: base, numerics, io, text; for sanitizers and fuzzers" OFF)
 set(EADEM_SANITIZE "" CACHE STRING "address, undefined, thread, or a list of them")
-
-# What only shows that the bits are the same, or that memory is used well, need not be fast, and compiles faster.
-if(CMAKE_CROSSCOMPILING OR (EADEM_SANITIZE AND NOT EADEM_FUZZ))
-  set(CMAKE_CXX_FLAGS_RELEASE "-O1")
-else()
-  set(CMAKE_CXX_FLAGS_RELEASE "-O2")
-endif()
 
 add_compile_options(-ffp-contract=off -fno-fast-math -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -121,7 +121,6 @@ TEST(Accumulate, RefusesUnequalParts) {
   EXPECT_EQ(gradient.second.dtype(), DType::i32);
 }
 
-// Case C47 of the public reports: training that was stopped goes on to the bits of training that was not.
 // Micro-batches of a layer in 8 bits: the largest magnitude of all, and not a mean of next states.
 TEST(Accumulate, JoinsFloat8States) {
   Rngs rngs(0);
@@ -137,6 +136,7 @@ TEST(Accumulate, JoinsFloat8States) {
   }
 }
 
+// Case C47 of the public reports: training that was stopped goes on to the bits of training that was not.
 TEST(Checkpoint, ResumesToTheSameBits) {
   const eadem::testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "at3.safetensors";

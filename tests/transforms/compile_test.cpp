@@ -172,6 +172,29 @@ TEST(CompileNumbers, ThatTheDtypeDoesNotHoldThrow) {
   const auto wide = compile([](const Array& x, const auto& n) { return x + (n + std::uint64_t{1}); });
   expect_same(wide(most, ~std::uint64_t{0} - 1), most + std::numeric_limits<std::int64_t>::max());
 }
+// What one function asks of a Number is no other's business, nor that of a value that a loop makes of it.
+TEST(CompileNumbers, AreRefusedForTheirOwnUsesOnly) {
+  const auto add_number = [](const Array& x, const auto& n) { return x + n; };
+  const auto narrow = compile(add_number);
+  const auto wide = compile([](const Array& x, const auto& n) { return n + x; });
+  const Number number(300);
+  EXPECT_THROW(narrow(zeros({2}, DType::u8), number), ValueError);
+  for (int twice = 0; twice < 2; ++twice) {
+    expect_same(wide(zeros({2}, DType::i32), number), zeros({2}, DType::i32) + 300);
+    expect_same(wide(zeros({2}, DType::i32), 300), zeros({2}, DType::i32) + 300);
+  }
+  const auto counted = [](const Array& x, const Number& n) {
+    return scan(
+               [](const std::pair<Array, Number>& carry, const Array&) {
+                 return std::pair(std::pair(carry.first + carry.second, carry.second - 100),
+                                  Array::scalar(0, DType::f32));
+               },
+               std::pair(x, n), zeros({3}, DType::f32))
+        .first.first;
+  };
+  const Array zero = zeros({2}, DType::u8);
+  expect_same(compile(counted)(zero, 300), counted(zero, Number(300)));
+}
 TEST(CompileNumbers, FloatingOnesBesideIntegersAreF32) {
   const auto f = compile([](const Array& x, const auto& n) { return x * n; });
   expect_same(f(arange(3), 0.5), arange(3) * 0.5);

@@ -117,6 +117,29 @@ TEST(CustomVjp, ReplacesTheRuleInEveryForm) {
   expect_same(vmap(grad(loss))(reshape(x, {5, 1})), reshape(grad(loss)(x), {5, 1}));
 }
 
+// x s, the cotangents of s joined to the greatest: over uses, a batch and iterations; one use has its own derivatives.
+TEST(CustomVjp, JoinsTheCotangentsOfItsLastArgument) {
+  const auto f = custom_vjp(
+      [](const Array& x, const Array& s) { return x * s; },
+      [](const Array& x, const Array& s) { return std::pair(x * s, std::pair(x, s)); },
+      [](const std::pair<Array, Array>& kept, const Array& g) { return std::tuple(g * kept.second, g * kept.first); },
+      [](const Array& a, const Array& b) { return maximum(a, b); });
+  const auto scalar = [](double value) { return Array::scalar(value, DType::f64); };
+  const Array s = scalar(5), xs = Array::from<double>({3, 7, 2});
+  const auto x_of = [&](std::int64_t i) { return squeeze(slice_axis(xs, 0, {i, i + 1}), 0); };
+  expect_same(grad([&](const Array& v) { return f(x_of(0), v) + f(x_of(1), v) + f(x_of(2), v); })(s), scalar(7));
+  expect_same(grad([&](const Array& v) { return sum(vmap(f, {0, std::nullopt})(xs, v), {0}); })(s), scalar(7));
+  expect_same(grad([&](const Array& v) {
+                return scan([&](const Array& carry, const Array& x) { return std::pair(carry + f(x, v), carry); },
+                            scalar(0), xs)
+                    .first;
+              })(s),
+              scalar(7));
+  const auto once = [&](const Array& x) { return grad([&](const Array& v) { return f(x, v); })(s); };
+  expect_same(grad(once)(scalar(0)), scalar(1));
+  expect_same(jvp([&](const Array& v) { return f(scalar(3), v); }, std::tuple(s), std::tuple(scalar(1))).second,
+              scalar(3));
+}
 TEST(Vmap, OverOtherAxesAndNested) {
   const Array a = random(9, {3, 4, 5}), b = random(10, {5, 4});
   const auto f = [](const Array& x, const Array& y) { return x * y; };  // [3, 5] and [5]

@@ -237,6 +237,11 @@ Arrays custom_run_saving(const Equation& equation, std::span<const Array> operan
 // Takes what the last operands have from other uses out of their accumulators and joins it with these contributions.
 void join_with_earlier(Vjp& g, const Program& join, Arrays& contributions) {
   const std::size_t joined = join.outputs.size(), first = g.operands() - joined;
+  // With nothing there is nothing to join: zeros would give the same values, but no derivatives where they tie.
+  bool used_before = false;
+  for (std::size_t i = first; i < g.operands(); ++i)
+    used_before = used_before || (g.wants(i) && !g.operand_accumulator(i).empty());
+  if (!used_before) return;
   Arrays both;
   for (std::size_t i = first; i < g.operands(); ++i) {
     const TensorType& type = g.in(i).type();
@@ -262,16 +267,21 @@ void custom_vjp_rule(Vjp& g) {
 // The last operands, of one value for the whole batch, repeated so that their cotangents are joined over it.
 void repeat_joined(const Batch& b, const ProgramRef& join, Arrays& operands) {
   const std::size_t joined = join->outputs.size(), first = b.operands() - joined;
-  bool any = false;
+  std::size_t with_batch = 0;
   Types whole, repeated;
   Arrays own;
   for (std::size_t i = first; i < b.operands(); ++i) {
-    any = any || b.batched(i);
+    with_batch += b.batched(i);
     own.push_back(b.in(i));
     whole.push_back(b.in(i).type());
     repeated.push_back(operands[i].type());
   }
-  if (any) return;
+  if (with_batch == joined) return;
+  if (with_batch != 0)
+    fail<ValueError>(
+        "[vmap of custom_vjp] the arrays of an argument whose cotangents are joined must all have the batch, or none; "
+        "of {} {} have it",
+        joined, with_batch);
   const auto repeat = [&](const Arrays& values) {
     Arrays rows;
     for (const Array& value : values) rows.push_back(with_batch_axis(value, b.size()));

@@ -85,8 +85,8 @@ using OperandOf = decltype(operand_of(std::declval<const T&>()));
 ///
 /// C++ numbers among the arguments are operands, so that another value needs no other program: f gets a `Number`,
 /// an Array bool [] for a flag, and the value itself for static_arg(value), which has a program for each value.
-/// (Numbers inside of structures are a part of the structure, as in JAX what is registered static.) Arguments given as
-/// rvalues, as by std::move, are donated: their memory may become a result's, and reading them afterwards throws
+/// (C++ numbers inside of structures are a part of the structure, as in JAX what is registered static.) Arguments given
+/// as rvalues, as by std::move, are donated: their memory may become a result's, and reading them afterwards throws
 /// ValueError.
 template <class F>
 class Compiled {
@@ -159,11 +159,11 @@ class Compiled {
   using ResultOf = std::remove_cvref_t<decltype(std::apply(std::declval<const F&>(), std::declval<const All&>()))>;
 
   template <class All, class Visit>
-  static void for_each_number(const All& all, const Visit& visit) {
-    const auto one = [&]<class T>(const T& argument) {
-      if constexpr (std::is_same_v<T, Number>) visit(argument);
+  static void for_each_number(All& all, const Visit& visit) {
+    const auto one = [&]<class T>(T& argument) {
+      if constexpr (std::is_same_v<std::remove_const_t<T>, Number>) visit(argument);
     };
-    std::apply([&](const auto&... arguments) { (one(arguments), ...); }, all);
+    std::apply([&](auto&... arguments) { (one(arguments), ...); }, all);
   }
 
   template <class All>
@@ -174,13 +174,17 @@ class Compiled {
     const std::lock_guard lock(cache_->mutex);
     if (const auto known = cache_->entries.find(key); known != cache_->entries.end()) return known->second;
     std::optional<Result> traced;
-    Traced made = detail::trace_for_compile(detail::name_of_function<F>("compile"), types_of(leaves(all)),
-                                            [&](const Arrays& values) {
-                                              traced = std::apply(f_, with_leaves(all, values));
-                                              return leaves(*traced);
-                                            });
+    std::vector<std::shared_ptr<const std::vector<DType>>> notes;
+    Traced made = detail::trace_for_compile(
+        detail::name_of_function<F>("compile"), types_of(leaves(all)), [&](const Arrays& values) {
+          All operands = with_leaves(all, values);
+          notes.clear();
+          for_each_number(operands, [&](Number& n) { notes.push_back(n.note_placed()); });
+          traced = std::apply(f_, std::as_const(operands));
+          return leaves(*traced);
+        });
     std::vector<std::vector<DType>> placed;
-    for_each_number(all, [&](const Number& number) { placed.push_back(number.placed()); });
+    for (const auto& note : notes) placed.push_back(*note);
     auto entry =
         std::make_shared<const Entry>(Entry{std::move(made.program), std::move(made.captures),
                                             std::make_shared<const Result>(std::move(*traced)), std::move(placed)});

@@ -16,9 +16,9 @@ namespace eadem {
 /// (i32, u32, i64 or u64 []), so that another value needs no other program. It behaves as the number that it is: beside
 /// an array it takes the dtype that eager operators give it (`dtype_beside`); arithmetic among numbers is C++'s, where
 /// integers wrap and floating ones are doubles. An integer that the array's dtype does not hold throws ValueError, as
-/// the number itself does: where it is an operand of a program, when that is called; but what is computed from operands
-/// becomes the nearest one that the dtype holds. What the program's shape depends on must be known when it is recorded:
-/// see `static_arg`.
+/// the number itself does: an argument of a compiled function does so when that is called. But what is computed in a
+/// program, a part of an argument, and what a loop or branch is handed become the nearest one that the dtype holds.
+/// What the program's shape depends on must be known when it is recorded: see `static_arg`.
 class Number {
  public:
   explicit Number(Array value) : value_(std::move(value)) {}
@@ -34,7 +34,7 @@ class Number {
     if (!value_.traced())
       return own == DType::u64 ? Array::integer_scalar(value_.item<std::uint64_t>(), dtype)
                                : Array::integer_scalar(eadem::convert(value_, DType::i64).item<std::int64_t>(), dtype);
-    if (std::find(placed_->begin(), placed_->end(), dtype) == placed_->end()) placed_->push_back(dtype);
+    if (placed_ && std::find(placed_->begin(), placed_->end(), dtype) == placed_->end()) placed_->push_back(dtype);
     if (size_of(dtype) < 8) return eadem::convert(eadem::convert(value_, DType::f64), dtype);  // saturates
     if (dtype == DType::u64 && own != DType::u64 && own != DType::u32)
       return eadem::convert(maximum(value_, zeros_like(value_)), dtype);
@@ -43,9 +43,16 @@ class Number {
                             dtype);
     return eadem::convert(value_, dtype);
   }
-  /// The integer dtypes that this operand was asked for while a program was recorded.
-  const std::vector<DType>& placed() const { return *placed_; }
-  static void fields(auto& m, auto f) { f("value", m.value_); }
+  /// From now on notes the integer dtypes that this traced number and its copies are asked for.
+  std::shared_ptr<const std::vector<DType>> note_placed() {
+    placed_ = std::make_shared<std::vector<DType>>();
+    return placed_;
+  }
+  static void fields(auto& m, auto f) {
+    f("value", m.value_);
+    // Whoever may change the value makes another number of it.
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(m)>>) m.placed_.reset();
+  }
 
   /// Beside an array, as operators take it.
   friend Array as_operand(const Number& x, const Array& other) {
@@ -82,7 +89,7 @@ class Number {
   }
 
   Array value_;
-  std::shared_ptr<std::vector<DType>> placed_ = std::make_shared<std::vector<DType>>();  // of all copies
+  std::shared_ptr<std::vector<DType>> placed_;  // of all copies; null unless noted
 };
 
 template <>

@@ -350,7 +350,9 @@ auto remat(F f, RematPolicy policy = {}) {
 
 /// f with a reverse rule of its own: forward(arguments...) gives (f's result, residuals), backward(residuals,
 /// cotangent) gives a tuple of the arguments' cotangents. Those that the last argument gets from several uses are
-/// added, or are joined by join(one, other), whose order must not matter and to which zeros are nothing.
+/// added, or are joined by join(one, other), whose order must not matter and to which zeros are nothing; then the last
+/// argument is for functions of this kind alone (other uses would be joined as well), vmap must batch all of it or
+/// nothing (ValueError), and where join chooses between equals it has no derivatives.
 template <class F, class Forward, class Backward, class Join = detail::AddedUp>
 auto custom_vjp(F f, Forward forward, Backward backward, Join join = {}) {
   return [=](const auto&... arguments) {

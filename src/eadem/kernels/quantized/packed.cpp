@@ -100,7 +100,8 @@ BufferRef allocate_in_chunk(std::size_t bytes) {
 
 PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t rows, std::int64_t columns) {
   const int group = format.group;
-  if (format.bits < 2 || format.bits > 8 || (group != 16 && group != 32 && group != 64 && group != 128) ||
+  const bool small = group == 16 && (format.bits <= 3 || format.bits == 5 || format.bits == 6);  // what decode reads
+  if (format.bits < 2 || format.bits > 8 || (!small && group != 32 && group != 64 && group != 128) ||
       (format.scale_dtype != DType::f16 && format.scale_dtype != DType::f32 && format.scale_dtype != DType::i8))
     fail<ValueError>("[quantized] codes of {} bits in groups of {} with {} scales cannot be packed", format.bits, group,
                      format.scale_dtype);

@@ -70,8 +70,9 @@ TEST_F(Quantized, ReportC19ProductsOfSlicesAlongK) {
 TEST_F(Quantized, AnyNumberOfRowsAndColumns) {
   for (const std::int64_t columns : {32, 96, 256, 576, 1056})
     for (const std::int64_t outputs : {1, 16, 33}) {
-      for (const QuantizedType type : {QuantizedType::q4_1, QuantizedType::q8_0}) {
-        const Weights w = blocks(type, outputs, columns, 3);
+      for (const Weights& w :
+           {blocks(QuantizedType::q4_1, outputs, columns, 3), blocks(QuantizedType::q8_0, outputs, columns, 3),
+            affine(3, 32, DType::f16, outputs, columns, 4), affine(2, 32, DType::f32, outputs, columns, 5)}) {
         const PackedQuantized packed = pack(w.matrix);
         for (const DType dtype : {DType::f32, DType::bf16})
           for (const std::int64_t rows : {0, 1, 2, 3, 4, 5, 8, 9, 25, 64}) {
@@ -152,6 +153,24 @@ TEST_F(Quantized, TheTunerRefusesAWrongCandidate) {
   EXPECT_EQ(refusals[0].candidate, "quantized/planted-wrong-bit");
   EXPECT_EQ(refusals[0].difference.element, "[6,29]");
   EXPECT_NE(refusals[0].problem.find("bf16 to f32 8x37x96"), std::string::npos) << refusals[0].problem;
+}
+
+// Factors of the K types, which are multiplied by 8-bit scales, that no file should have.
+TEST_F(Quantized, OddFactors) {
+  constexpr std::uint16_t kOdd[] = {0x0001, 0x8001, 0x03ff, 0x0000, 0x8000, 0x7bff, 0x7c00, 0xfc00, 0x7e01};
+  const std::pair<QuantizedType, std::size_t> places[] = {{QuantizedType::q2_k, 80},  {QuantizedType::q2_k, 82},
+                                                          {QuantizedType::q3_k, 108}, {QuantizedType::q4_k, 0},
+                                                          {QuantizedType::q5_k, 2},   {QuantizedType::q6_k, 208}};
+  for (const auto& [type, at] : places) {
+    const Weights w = blocks(type, 20, 512, 3);
+    auto* bytes = const_cast<std::byte*>(w.matrix.data);
+    const auto size = static_cast<std::size_t>(numerics::block_bytes(type));
+    for (std::size_t i = 0; i < 40; ++i) std::memcpy(bytes + i * size + at, &kOdd[i % std::size(kOdd)], 2);
+    const PackedQuantized packed = pack(w.matrix);
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const std::int64_t rows : {1, 20})
+        compare(w, packed, dtype, dtype, rows, false, false, random_tensor(dtype, rows, 512, false, 17));
+  }
 }
 
 TEST_F(Quantized, NonFiniteAndSubnormalValues) {

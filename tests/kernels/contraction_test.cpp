@@ -15,6 +15,7 @@
 #include "eadem/kernels/tuner.h"
 #include "eadem/numerics/contraction.h"
 #include "eadem/numerics/rounding.h"
+#include "tests/support/machine.h"
 
 namespace eadem::kernels {
 namespace {
@@ -100,16 +101,8 @@ std::string first_difference(const Matrix& got, const Matrix& want) {
   return "";
 }
 
-class Machine : public ::testing::Test {
+class Machine : public eadem::testing::MachineTest {
  protected:
-  void TearDown() override {
-    force_candidate("");
-    set_tuning(false);
-    clear_tuner();
-    set_target(available_targets().back());
-    set_threads(1);
-  }
-
   // Every target and number of threads gives the definition's bits.
   static void expect_definition(const TensorView& a, const TensorView& b, const Shape& c_shape, DType c_dtype,
                                 const TensorView* bias = nullptr, bool keep_packed = false) {

@@ -7,6 +7,7 @@
 #include "eadem/kernels/quantized/amx-inl.h"
 #include "tests/kernels/emulated_tiles.h"
 #include "tests/kernels/quantized_problems.h"
+#include "tests/support/machine.h"
 
 // The AMX body of quantized products on a CPU without AMX: unpacking, scales, tails, tree and the check for subnormals
 // are the real ones; the instruction is replaced by its definition. (Where there is AMX, quantized_test runs the
@@ -33,7 +34,7 @@ void emulated_product(const std::uint32_t* x, std::ptrdiff_t x_stride, const std
     }
 }
 
-class QuantizedAmx : public ::testing::Test {
+class QuantizedAmx : public testing::MachineTest {
  protected:
   static void SetUpTestSuite() {
     quantized_tuner().add(
@@ -50,10 +51,6 @@ class QuantizedAmx : public ::testing::Test {
       GTEST_SKIP() << "the body's other half is AVX512-BF16";
     force_candidate("quantized/emulated-tiles");
     products = 0;
-  }
-  void TearDown() override {
-    force_candidate("");
-    set_target(available_targets().back());
   }
 };
 

@@ -7,10 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "eadem/base/parallel.h"
 #include "eadem/kernels/quantized/quantized.h"
 #include "eadem/kernels/target.h"
-#include "eadem/kernels/tuner.h"
 #include "eadem/numerics/quantized.h"
 #include "eadem/numerics/rounding.h"
 
@@ -121,17 +119,6 @@ inline Tensor random_tensor(DType dtype, std::int64_t rows, std::int64_t columns
 inline bool equal(const Tensor& a, const Tensor& b) {
   return a.memory == b.memory;
 }
-
-class Quantized : public ::testing::Test {
- protected:
-  void TearDown() override {
-    force_candidate("");
-    set_tuning(false);
-    clear_tuner();
-    set_target(available_targets().back());
-    set_threads(1);
-  }
-};
 
 // Compares every target with numerics/ for one problem.
 inline void compare(const Weights& w, const PackedQuantized& packed, DType x_dtype, DType y_dtype, std::int64_t rows,

@@ -8,6 +8,7 @@
 
 #include "eadem/kernels/quantized/task.h"
 #include "tests/kernels/quantized_problems.h"
+#include "tests/support/machine.h"
 #include "tests/support/planted.h"
 
 namespace eadem::kernels {
@@ -15,6 +16,8 @@ namespace {
 
 using numerics::QuantizedMatrix;
 using numerics::QuantizedType;
+
+using Quantized = eadem::testing::MachineTest;
 
 TEST_F(Quantized, EveryFormDtypeAndTargetHasTheBitsOfTheReference) {
   constexpr std::int64_t kColumns = 768;

@@ -11,8 +11,11 @@
 #include "eadem/ops/ops.h"
 
 // Transforms of functions: they take a function on trees of arrays (see tree.h) and give another. They nest in any
-// order, run at once on concrete arrays, and are recorded where an outer transform is recording. The laws: vmap, scan
-// and the loop written out have the same bits, forward and backward, and so have their derivatives of every order.
+// order, run at once on concrete arrays, and are recorded where an outer transform is recording. The laws: scan and the
+// loop written out have the same bits, forward and backward, and so have their derivatives of every order (a gradient
+// that is differentiated again is recorded with its scans and remats written out: its program grows with the length);
+// vmap of any of these has those of each slice. But a gradient of a vmap adds over the batch, and where a scan's
+// operands are shared by the batch, not in the order of the loop (docs/numerics.md).
 
 namespace eadem {
 

@@ -199,6 +199,18 @@ TEST_F(Quantized, MatricesPackedTogetherKeepTheirRows) {
   EXPECT_THROW(pack(std::span<const numerics::QuantizedMatrix>()), ShapeError);
 }
 
+// Of these no body knows the steps.
+TEST_F(Quantized, RefusesSmallGroupsOfWideCodes) {
+  numerics::QuantizedFormat format = numerics::format_of(QuantizedType::q6_k);
+  for (const int bits : {2, 3, 4, 5, 6, 7, 8}) {
+    format.bits = bits;
+    if (bits == 4 || bits > 6)
+      EXPECT_THROW(layout(format, 16, 256), ValueError) << bits;
+    else
+      EXPECT_NO_THROW(layout(format, 16, 256)) << bits;
+  }
+}
+
 TEST_F(Quantized, ARowDoesNotDependOnItsBatch) {
   const Weights w = blocks(QuantizedType::q4_1, 70, 576, 3);
   const PackedQuantized packed = pack(w.matrix);

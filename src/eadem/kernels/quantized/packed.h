@@ -88,8 +88,8 @@ struct PackedQuantized {
 };
 
 /// The layout of such a matrix, without memory. Throws ValueError for a format that has none: codes of 2..8 bits,
-/// groups of 16, 32, 64 or 128, scales in f16, f32 or i8; ShapeError when the columns are no multiple of the group, or,
-/// with groups of 16 or scales in i8, of 256.
+/// groups of 32, 64 or 128, or of 16 for 2, 3, 5 and 6 bits, scales in f16, f32 or i8; ShapeError when the columns are
+/// no multiple of the group, or, with groups of 16 or scales in i8, of 256.
 PackedQuantized layout(const numerics::QuantizedFormat& format, std::int64_t rows, std::int64_t columns);
 
 /// Where the code of column `k` of a step lies: in bits shift.. of its word, and for widths 3, 5 and 6 its high bits in
